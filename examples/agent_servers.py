@@ -32,12 +32,12 @@ server.run("streamable-http", port=0)
 @contextmanager
 def listening(folder: str, *command: str | Path) -> Generator[str]:
     """Run a program that says on stderr where it listens, and give its address."""
-    quiet, told = subprocess.DEVNULL, subprocess.PIPE
-    with subprocess.Popen(command, cwd=folder, stdout=quiet, stderr=told, text=True) as process:
+    quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
+    with subprocess.Popen(command, cwd=folder, stdout=quiet, stderr=pipe, text=True) as process:
         assert process.stderr is not None
         try:
-            found = next(one for line in process.stderr if (one := re.search(r"http://[\d.]+:\d+", line)))
-            yield found[0]
+            match = next(candidate for line in process.stderr if (candidate := re.search(r"http://[\d.]+:\d+", line)))
+            yield match[0]
         finally:
             process.terminate()
             process.communicate()
@@ -52,8 +52,8 @@ def make_key(folder: str, *options: str) -> str:
 async def work(url: str, shop: str, key: str) -> None:
     async with Client(url, key=key) as client:
         declared = {"shop": {"url": f"{shop}/mcp", "rules": {"price": {"effect": "read"}}}}
-        given = {"name": "seller", "capabilities": ["mcp:shop"], "mcp_servers": declared}
-        agent = await client.agents.create(AgentInput.model_validate(given))
+        definition = {"name": "seller", "capabilities": ["mcp:shop"], "mcp_servers": declared}
+        agent = await client.agents.create(AgentInput.model_validate(definition))
         session = await client.sessions.create(agent.id)
         try:
             data_of(await client.call(session.id, "shop_price", {"number": 3}))

@@ -27,10 +27,10 @@ async def pay(to: str, amount: int) -> str:
 
 async def decide(kernel: Kernel, answer: Answer, by: Principal = BOSS) -> str:
     """Answer the one open request, as whoever sits at the desk would, and return its id."""
-    while not (found := (await kernel.approvals.list(ApprovalQuery("acme", "pending"))).items):  # noqa: ASYNC110
+    while not (requests := (await kernel.approvals.list(ApprovalQuery("acme", "pending"))).items):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    print(f"  {by.id} reads: {found[0].reason} {found[0].arguments}")
-    return (await kernel.approvals.decide(found[0].id, answer, by=by)).id
+    print(f"  {by.id} reads: {requests[0].reason} {requests[0].arguments}")
+    return (await kernel.approvals.decide(requests[0].id, answer, by=by)).id
 
 
 async def told(session: Session, to: str, amount: int) -> None:

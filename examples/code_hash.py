@@ -66,7 +66,7 @@ second = fingerprint("second.json")
 assert [second[name] for name in ("static_hash", "runtime_hash", "prompt_hash")] == [
     first[name] for name in ("static_hash", "runtime_hash", "prompt_hash")
 ]
-assert [one["code"][0]["version"] for one in (first, second)] == ["1.0", "1.1"]
+assert [envelope["code"][0]["version"] for envelope in (first, second)] == ["1.0", "1.1"]
 assert first["tools"][0]["code_hash"] != second["tools"][0]["code_hash"]
 
 print(capset("diff", "first.json", "second.json", "--exit-code", code=3))  # a build stops here
@@ -77,8 +77,8 @@ found = sorted(SITE.glob("payments/*.py"))
 payload = {
     "kind": "code",
     "files": [
-        {"path": one.relative_to(SITE).as_posix(), "digest": hashlib.sha256(one.read_bytes()).hexdigest()}
-        for one in found
+        {"path": path.relative_to(SITE).as_posix(), "digest": hashlib.sha256(path.read_bytes()).hexdigest()}
+        for path in found
     ],
 }
 assert hashlib.sha256(rfc8785.dumps(payload)).hexdigest() == shown

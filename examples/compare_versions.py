@@ -64,8 +64,10 @@ async def main() -> None:
     # The same agent for somebody who pays nothing: not another definition, but a policy that flips.
     free = await capture(second, principal=ann, env={"tier": "free"})
     flipped = diff_envelopes(after.envelope, free.envelope)
-    assert [(one.id, one.kind) for one in flipped.policies or ()] == [("pro_tier", "flipped")]
-    assert [one.name for one in flipped.links.moved] == ["runtime"]
+    assert [(flipped_policy.id, flipped_policy.kind) for flipped_policy in flipped.policies or ()] == [
+        ("pro_tier", "flipped")
+    ]
+    assert [moved_hash.name for moved_hash in flipped.links.moved] == ["runtime"]
 
     # Whoever has the files can compare them. A build stops at what it did not expect: exit code 3.
     Path("pro.json").write_text(after.envelope.to_json(), encoding="utf-8")

@@ -11,10 +11,10 @@ from capset_connect.config_file import Configuration, read_configuration
 FOLDER = Path(__file__).parent / "configuration"
 
 
-async def run(configuration: Configuration, who: Principal) -> None:
+async def run(configuration: Configuration, principal: Principal) -> None:
     print(f"{configuration.path.name}: {', '.join(configuration.actions)}")
     kernel = Kernel(store="memory://", governance=configuration.governance, workspace=configuration.workspace)
-    async with kernel, kernel.open(configuration.agent, principal=who) as session:
+    async with kernel, kernel.open(configuration.agent, principal=principal) as session:
         for name, arguments in (
             ("get-weather", {"location": "Paris"}),
             ("get-weather", {"locatio": "Paris"}),
@@ -30,8 +30,8 @@ async def main() -> None:
     origin = read_configuration(FOLDER / "capset.json", registry)
     await run(origin, Principal("ada", permissions=["weather:read"]))
     documented = read_configuration(FOLDER / "capset.yaml", registry)
-    held = documented.governance.roles.expand("assistant")
-    await run(documented, Principal("ada", permissions=held))
+    permissions = documented.governance.roles.expand("assistant")
+    await run(documented, Principal("ada", permissions=permissions))
 
 
 asyncio.run(main())

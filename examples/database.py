@@ -26,12 +26,12 @@ async def main() -> None:
     ada = Principal("ada", permissions={"database:read"})
     async with Kernel(store="memory://") as kernel, kernel.open(analyst, principal=ada) as session:
         query = session.snapshot.tools["db_query"].tool
-        found = await session.call(
+        table = await session.call(
             query,
             query="SELECT customer, sum(total) AS spent FROM orders WHERE total > ? GROUP BY customer",
             params=[5],
         )
-        print(found["columns"], found["rows"])
+        print(table["columns"], table["rows"])
         for attempt in ("DELETE FROM orders", "SELECT 1; DROP TABLE orders", "ATTACH 'other.db' AS other"):
             result = await session.try_call(query, query=attempt)
             print(f"{attempt!r}:", result.error.message if result.error else result.data)

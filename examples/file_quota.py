@@ -30,15 +30,15 @@ async def main() -> None:
             print(refused.error.code, "-", refused.error.message)
 
         moved = await session.files.move("/inbox", "/read")
-        print([f"{one.path} v{one.version}" for one in await session.files.list("/", recursive=True)])
+        print([f"{file.path} v{file.version}" for file in await session.files.list("/", recursive=True)])
         await session.files.delete(f"{moved.path}/two.txt")
         print("three.txt has version", await session.call(keep, "three.txt", "No more than this."))
         try:
             await session.files.write("/read/one.txt", b"x" * 41)
         except QuotaExceeded as error:
             print(error.status, error.message)
-        found = await session.files.read_many(["/read/one.txt", "/read/two.txt", "/inbox/three.txt"])
-        print([content.decode() for _, content in found])
+        files = await session.files.read_many(["/read/one.txt", "/read/two.txt", "/inbox/three.txt"])
+        print([content.decode() for _, content in files])
 
 
 asyncio.run(main())

@@ -77,9 +77,9 @@ async def main() -> None:
             await session.options(approvals="defer").call(shop.tools["refund"], order=7, amount=20)
         except ApprovalRequired as error:
             print(error.message)
-        again = export_tools(session.snapshot, "openai", names=shop.names)
-    assert set(read_tools(again.content).names.values()) == {"orders.find", "refund"}
-    print("not said to OpenAI:", "; ".join(again.left_out))
+        exported = export_tools(session.snapshot, "openai", names=shop.names)
+    assert set(read_tools(exported.content).names.values()) == {"orders.find", "refund"}
+    print("not said to OpenAI:", "; ".join(exported.left_out))
 
 
 asyncio.run(main())

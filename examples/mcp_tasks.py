@@ -45,8 +45,8 @@ def ask(http: httpx2.Client, method: str, about: str, **params: Any) -> dict[str
 def approve(browser: httpx2.Client, path: str, key: str) -> None:
     """Do in a browser what an approver does: sign in with a key, read, and press the button."""
     page = browser.post(path, data={"action": "sign_in", "key": key})
-    shown = dict(re.findall(r'name="(token|round)" value="(\w+)"', page.text))
-    browser.post(path, data={"action": "approve", "note": "go on", **shown}).raise_for_status()
+    fields = dict(re.findall(r'name="(token|round)" value="(\w+)"', page.text))
+    browser.post(path, data={"action": "approve", "note": "go on", **fields}).raise_for_status()
 
 
 def make_key(folder: str, *options: str) -> str:
@@ -62,9 +62,9 @@ def server(folder: str) -> Generator[str]:
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
-            found = re.search(r"http://\S+", process.stderr.readline())
-            assert found is not None, "the server says first where it is"
-            yield found[0]
+            match = re.search(r"http://\S+", process.stderr.readline())
+            assert match is not None, "the server says first where it is"
+            yield match[0]
         finally:
             process.terminate()
             process.communicate()

@@ -21,14 +21,14 @@ class Search:
 
     def search(self, words: str) -> list[str]:
         """Return every sentence that holds one of the words."""
-        wanted = words.casefold().split()
-        return [text for text in LIBRARY.values() if any(word in text.casefold() for word in wanted)]
+        terms = words.casefold().split()
+        return [text for text in LIBRARY.values() if any(word in text.casefold() for word in terms)]
 
     async def search_and_remember(self, words: str) -> list[str]:
         """Search, keep what was found, and return what is known of it by now."""
         for text in self.search(words):
             await self._memory.remember(text)
-        return [one["text"] for one in await self._memory.recall(words)]
+        return [entry["text"] for entry in await self._memory.recall(words)]
 
 
 @tool(effect="write", permissions={"memory:write"})

@@ -62,8 +62,8 @@ async def main() -> None:
             print(await session.system_text())
         async with kernel.open(reader, principal=ada) as session:
             print("reader's tools:", list(session.snapshot.tools))
-        for one in kernel.compose(scribe).explain():
-            print(one)
+        for line in kernel.compose(scribe).explain():
+            print(line)
 
 
 asyncio.run(main())

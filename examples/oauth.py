@@ -55,7 +55,7 @@ class Login(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer with the metadata, with the keys, or with a code."""
         url, query = urlsplit(self.path), dict(parse_qsl(urlsplit(self.path).query))
-        here = f"http://{self.headers['host']}"
+        issuer = f"http://{self.headers['host']}"
         if url.path == "/authorize":
             code = secrets.token_urlsafe()
             self.codes[code] = query
@@ -64,15 +64,17 @@ class Login(BaseHTTPRequestHandler):
         elif url.path == "/jwks":
             self.say(200, {"keys": [KEY.as_dict(private=False)]})
         else:
-            paths = {"authorization_endpoint": f"{here}/authorize", "token_endpoint": f"{here}/token"}
-            self.say(200, {"issuer": here, **paths, "response_types_supported": ["code"]})
+            paths = {"authorization_endpoint": f"{issuer}/authorize", "token_endpoint": f"{issuer}/token"}
+            self.say(200, {"issuer": issuer, **paths, "response_types_supported": ["code"]})
 
     def do_POST(self) -> None:
         """Exchange a code for a token."""
-        given = dict(parse_qsl(self.rfile.read(int(self.headers["content-length"])).decode()))
-        asked = self.codes.pop(given["code"])
-        token = issue(f"http://{self.headers['host']}", asked["resource"], asked["scope"])
-        self.say(200, {"access_token": token, "token_type": "Bearer", "expires_in": 300, "scope": asked["scope"]})
+        form = dict(parse_qsl(self.rfile.read(int(self.headers["content-length"])).decode()))
+        authorization = self.codes.pop(form["code"])
+        token = issue(f"http://{self.headers['host']}", authorization["resource"], authorization["scope"])
+        self.say(
+            200, {"access_token": token, "token_type": "Bearer", "expires_in": 300, "scope": authorization["scope"]}
+        )
 
     def say(self, status: int, body: dict[str, Any], **headers: str) -> None:
         self.send_response(status)
@@ -182,11 +184,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, login() as issuer, capset(folder, issuer) as url:
         headers = {"Authorization": f"Bearer {issue(issuer, f'{url}/v1', 'capset:write')}"}
         agent = {"name": "adder", "capabilities": ["test_math"]}
-        made = httpx2.post(f"{url}/v1/agents", json=agent, headers=headers, trust_env=False).raise_for_status()
-        endpoint = f"{url}/mcp/agents/{made.json()['id']}"
-        found = httpx2.get(url + "/.well-known/oauth-protected-resource" + urlsplit(endpoint).path, trust_env=False)
-        assert found.json()["authorization_servers"] == [issuer]
-        assert found.json()["resource"] == endpoint
+        created = httpx2.post(f"{url}/v1/agents", json=agent, headers=headers, trust_env=False).raise_for_status()
+        endpoint = f"{url}/mcp/agents/{created.json()['id']}"
+        metadata = httpx2.get(url + "/.well-known/oauth-protected-resource" + urlsplit(endpoint).path, trust_env=False)
+        assert metadata.json()["authorization_servers"] == [issuer]
+        assert metadata.json()["resource"] == endpoint
         print("the server says who gives tokens for this agent")
         asyncio.run(use(endpoint))
         asyncio.run(govern(endpoint))

@@ -42,9 +42,9 @@ async def weather(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     """Answer as a small server of one's own would."""
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
     method, path, _ = head.split(" ", 2)
-    known = "x-key: s3cret-of-oslo" in head.lower()
-    body = f'{{"asked": "{method} {path}", "degrees": 21}}' if known else '{"detail": "say your key"}'
-    status = "200 OK" if known else "401 Unauthorized"
+    is_authorized = "x-key: s3cret-of-oslo" in head.lower()
+    body = f'{{"asked": "{method} {path}", "degrees": 21}}' if is_authorized else '{"detail": "say your key"}'
+    status = "200 OK" if is_authorized else "401 Unauthorized"
     writer.write(
         f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
     )
@@ -78,7 +78,7 @@ async def main() -> None:
         await approve(kernel, api, offers, ada)
 
         async with open_apis(kernel, [api]) as (capability,):
-            tools = {one.name: one for one in capability.every_tool}
+            tools = {tool.name: tool for tool in capability.every_tool}
             print({name: tool.effect for name, tool in tools.items()})
             async with kernel.open(Agent("reporter", uses=[capability]), principal=ada) as session:
                 print(await session.call(tools["weather_weather"], city="Oslo"))
@@ -95,7 +95,7 @@ async def main() -> None:
             open_apis(kernel, [changed]) as (capability,),
             kernel.open(Agent("reporter", uses=[capability]), principal=ada) as session,
         ):
-            tools = {one.name: one for one in capability.every_tool}
+            tools = {tool.name: tool for tool in capability.every_tool}
             try:
                 await session.call(tools["weather_weather"], city="Oslo")
             except CapsetError as error:

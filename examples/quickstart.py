@@ -26,8 +26,8 @@ async def save_note(ctx: Context, text: str) -> int:
 @tool(effect="read", policies=[pro_tier])
 async def export_notes(ctx: Context, heading: str) -> str:
     """Export every note as Markdown."""
-    found = [(await ctx.files.read(note.path))[1].decode() for note in await ctx.files.list("/")]
-    return "\n".join([f"# {heading}", *(f"- {note}" for note in found)])
+    contents = [(await ctx.files.read(note.path))[1].decode() for note in await ctx.files.list("/")]
+    return "\n".join([f"# {heading}", *(f"- {note}" for note in contents)])
 
 
 note_taking = Capability(

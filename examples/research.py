@@ -28,7 +28,10 @@ async def library(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 @tool(effect="read")
 async def list_sources(ctx: Context) -> list[str]:
     """List what was gathered, through the helper that code has."""
-    return [f"[{one.number}] {one.title}, {one.characters} characters" for one in await ctx.use(research).sources()]
+    return [
+        f"[{source.number}] {source.title}, {source.characters} characters"
+        for source in await ctx.use(research).sources()
+    ]
 
 
 async def main() -> None:
@@ -41,7 +44,7 @@ async def main() -> None:
         ada = Principal("ada", permissions={"research:write", "http:read"})
         kernel = await stack.enter_async_context(Kernel("memory://"))
         session = await stack.enter_async_context(kernel.open(scholar, principal=ada))
-        tools = {name: one.tool for name, one in session.snapshot.tools.items()}
+        tools = {name: installed.tool for name, installed in session.snapshot.tools.items()}
         print("tools:", ", ".join(tools))
 
         for page in ("/green", "/black"):

@@ -22,9 +22,9 @@ def server(folder: str) -> Generator[str]:
     with subprocess.Popen([CAPSET, "serve", "--port", "0"], cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
-            found = re.search(r"http://\S+", process.stderr.readline())
-            assert found is not None, "the server says first where it is"
-            yield found[0]
+            match = re.search(r"http://\S+", process.stderr.readline())
+            assert match is not None, "the server says first where it is"
+            yield match[0]
         finally:
             process.terminate()
             process.communicate()  # the rest is its log, a line for each request
@@ -39,8 +39,8 @@ def make_key(folder: str, *options: str) -> str:
 async def work(url: str, key: str) -> None:
     async with Client(url, key=key) as client:
         await client.health()
-        given = AgentInput(name="librarian", capabilities=["session_file_system", "test_math"])
-        agent = await client.agents.create(given)
+        agent_input = AgentInput(name="librarian", capabilities=["session_file_system", "test_math"])
+        agent = await client.agents.create(agent_input)
         session = await client.sessions.create(agent.id)
         snapshot = await client.sessions.snapshot(session.id)
         print("in play:", ", ".join(tool.name for tool in snapshot.tools if tool.in_play))

@@ -55,12 +55,12 @@ def main() -> None:
         (Path(folder) / "script.json").write_text(json.dumps(SCRIPT))
         with process(folder, "serve", "--port", "0") as server:
             assert server.stderr is not None
-            found = re.search(r"http://\S+", server.stderr.readline())
-            assert found is not None, "the server says first where it is"
+            match = re.search(r"http://\S+", server.stderr.readline())
+            assert match is not None, "the server says first where it is"
             rights = ("--scope", "capset:admin", "--grant", "session_files:read", "--grant", "session_files:write")
             command = [CAPSET, "key", "create", "example", "--principal", "ada", *rights]
             key = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
-            asyncio.run(work(folder, found[0], key))
+            asyncio.run(work(folder, match[0], key))
 
 
 if __name__ == "__main__":

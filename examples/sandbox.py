@@ -45,9 +45,9 @@ async def main() -> None:
             if language == "bash" and not has_bash:
                 continue
             done = await session.call(execute, language=language, code=code)
-            said = (done["error"] or done["stderr"] or "without a word").strip().splitlines()
-            print(f"{done['stopped'] or 'refused'}:", said[0 if language == "bash" else -1])
-        print("still there:", [one.path for one in await session.files.list()])
+            lines = (done["error"] or done["stderr"] or "without a word").strip().splitlines()
+            print(f"{done['stopped'] or 'refused'}:", lines[0 if language == "bash" else -1])
+        print("still there:", [file.path for file in await session.files.list()])
 
         records = (await kernel.audit.query(AuditQuery(tool="execute_code"))).items
         digests = [json.loads(record.arguments)["code#sha256"] for record in records]

@@ -41,8 +41,8 @@ async def run(turn: SessionTurn) -> Answer:
     # One evaluation: what is captured is what governs the calls of this turn, and what their records name.
     envelope = envelope_of(turn.session.snapshot, session_context=dict(turn.context))
     exported = await turn.session.try_call(export)
-    found = await turn.session.call(search, query=turn.input)
-    return Answer(f"found {found}; {exported.data or exported.error}", envelope)
+    matches = await turn.session.call(search, query=turn.input)
+    return Answer(f"found {matches}; {exported.data or exported.error}", envelope)
 
 
 async def main() -> None:
@@ -59,12 +59,14 @@ async def main() -> None:
             context=[{"channel": "chat"}, lambda text, so_far: {"words": len(text.split())}],
             run=run,
         )
-        ada, whom = Principal("ada"), {"tenant": "acme"}
-        first = host.create_session("support", principal=ada, env={"tier": "free"}, invocation=whom)
+        ada, invocation = Principal("ada"), {"tenant": "acme"}
+        first = host.create_session("support", principal=ada, env={"tier": "free"}, invocation=invocation)
         print((await first.start("milk")).text)
         # The next day, in the pro tier: the same session goes on, and more of it is in play.
-        again = host.create_session("support", principal=ada, env={"tier": "pro"}, invocation=whom, session_id=first.id)
-        print((await again.start("home")).text)
+        resumed = host.create_session(
+            "support", principal=ada, env={"tier": "pro"}, invocation=invocation, session_id=first.id
+        )
+        print((await resumed.start("home")).text)
 
         lineage = kernel.store.lineage
         for link in reversed((await lineage.links(LinkQuery(None, session=first.id))).items):

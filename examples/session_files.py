@@ -40,8 +40,8 @@ async def main() -> None:
             part = await use(session, "read_file", path="/log.txt", offset=offset)
             print(f"lines {part['offset']} to {part['next_offset'] or part['total']} of {part['total']}")
             offset = part["next_offset"]
-        listed = await use(session, "list_directory", recursive=True)
-        print([one["path"] for one in listed["entries"]])
+        listing = await use(session, "list_directory", recursive=True)
+        print([entry["path"] for entry in listing["entries"]])
 
 
 asyncio.run(main())

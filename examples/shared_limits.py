@@ -39,25 +39,28 @@ async def main() -> None:
     async with (
         Kernel(STORE) as first,
         Kernel(STORE) as second,
-        first.open(clerk, principal=ADA) as here,
-        second.open(clerk, principal=ADA) as there,
+        first.open(clerk, principal=ADA) as first_session,
+        second.open(clerk, principal=ADA) as second_session,
     ):
         sent = await asyncio.gather(
-            *(told("here", here, "bob") for _ in range(4)), *(told("there", there, "bob") for _ in range(4))
+            *(told("here", first_session, "bob") for _ in range(4)),
+            *(told("there", second_session, "bob") for _ in range(4)),
         )
         assert sum(sent) == 3, "three of eight, whichever they are"
-        error = (await here.try_call(send, "carol")).error
+        error = (await first_session.try_call(send, "carol")).error
         assert isinstance(error, LimitExceeded)
         print(f"again in {error.retry_after:.0f} s at the earliest")
-        assert [(await one.try_call(look)).success for one in (here, there, here)] == [True, True, False]
+        assert [
+            (await opening.try_call(look)).success for opening in (first_session, second_session, first_session)
+        ] == [True, True, False]
 
     # A budget belongs to the session: another opening, after a restart too, goes on with what is left.
     eve = Principal("eve")
     async with Kernel(STORE) as kernel, kernel.open(careful, principal=eve) as session:
         assert await told("first opening", session, "dave")
-    async with Kernel(STORE) as kernel, kernel.open(careful, principal=eve, session_id=session.id) as again:
-        assert not await told("second opening", again, "dave")
-        assert isinstance((await again.try_call(look)).error, BudgetExceeded)
+    async with Kernel(STORE) as kernel, kernel.open(careful, principal=eve, session_id=session.id) as reopened:
+        assert not await told("second opening", reopened, "dave")
+        assert isinstance((await reopened.try_call(look)).error, BudgetExceeded)
 
 
 asyncio.run(main())

@@ -25,9 +25,9 @@ def server(folder: str, *options: str) -> Generator[str]:
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
-            found = re.search(r"http://\S+", process.stderr.readline())
-            assert found is not None, "the server says first where it is"
-            yield found[0]
+            match = re.search(r"http://\S+", process.stderr.readline())
+            assert match is not None, "the server says first where it is"
+            yield match[0]
         finally:
             process.terminate()
             process.communicate()

@@ -58,8 +58,8 @@ agent = Agent("my-agent", tools=[Toolkit("my-agent-tools", [search, forecast]), 
 async def main() -> None:
     composition = compose(agent)
     print("static ", composition.static_hash[:12], sorted(collect_tool_hashes(composition)))
-    for tier, known in (("free", []), ("pro", []), ("pro", ["north"])):
-        env = {"userTier": tier, "regions": known}
+    for tier, region_names in (("free", []), ("pro", []), ("pro", ["north"])):
+        env = {"userTier": tier, "regions": region_names}
         snapshot = await evaluate(
             composition, principal=Principal("ada"), env=env, invocation={"subjectId": "user-1", "persona": None}
         )

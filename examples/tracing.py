@@ -30,21 +30,25 @@ async def exchange_rate(currency: str, api_key: str) -> float:
 @tool(effect="read")
 async def convert(ctx: Context, euros: float, currencies: list[str]) -> list[float]:
     """Convert euros into other currencies."""
-    return [euros * await ctx.call(exchange_rate, one, api_key="sk-secret") for one in currencies]
+    return [euros * await ctx.call(exchange_rate, currency, api_key="sk-secret") for currency in currencies]
 
 
 teller = Agent("teller", uses=[Capability("money", tools=[exchange_rate, convert])])
 
 
-def show(found: list[ReadableSpan], above: int | None = None, depth: int = 0) -> None:
+def show(recorded_spans: list[ReadableSpan], above: int | None = None, depth: int = 0) -> None:
     """Print the spans below one, in the order of their start."""
-    for span in sorted(found, key=lambda one: one.start_time or 0):
+    for span in sorted(recorded_spans, key=lambda candidate: candidate.start_time or 0):
         if (span.parent.span_id if span.parent else None) != above or span.context is None:
             continue
-        said = dict(span.attributes or {})
-        shown = [said[name] for name in ("capset.outcome", "error.type", "gen_ai.tool.call.arguments") if name in said]
-        print("  " * depth + span.name, *shown)
-        show(found, span.context.span_id, depth + 1)
+        attributes = dict(span.attributes or {})
+        details = [
+            attributes[name]
+            for name in ("capset.outcome", "error.type", "gen_ai.tool.call.arguments")
+            if name in attributes
+        ]
+        print("  " * depth + span.name, *details)
+        show(recorded_spans, span.context.span_id, depth + 1)
 
 
 async def main() -> None:

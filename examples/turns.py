@@ -37,8 +37,8 @@ async def talk(client: Client) -> None:
             print(event.seq, event.type, event.data.get("tool") or event.data.get("output"))
             if event.type == "turn.ended":
                 break
-    async with client.sessions.events(session.id, after=1, follow=False) as again:
-        print("missed nothing:", [event.type async for event in again if isinstance(event, EventShape)])
+    async with client.sessions.events(session.id, after=1, follow=False) as replayed:
+        print("missed nothing:", [event.type async for event in replayed if isinstance(event, EventShape)])
     print((await client.sessions.state(session.id)).plain())
 
 

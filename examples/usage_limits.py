@@ -31,8 +31,10 @@ async def main() -> None:
         Kernel(STORE, generator=runner, governance=governance) as first,
         Kernel(STORE, generator=runner, governance=governance) as second,
     ):
-        assert [await greeted(one, "ada") for one in (first, second, first)] == [True, True, False], "two steps an hour"
-        assert [await greeted(one, "eve") for one in (first, second)] == [True, False], "three for all, a day"
+        assert [await greeted(kernel, "ada") for kernel in (first, second, first)] == [True, True, False], (
+            "two steps an hour"
+        )
+        assert [await greeted(kernel, "eve") for kernel in (first, second)] == [True, False], "three for all, a day"
 
 
 asyncio.run(main())

@@ -37,13 +37,13 @@ def page(report: Report, text: str) -> str:
 def _matrix(report: Report) -> str:
     cells = report["cells"]
     total = {key: sum(cell[key] for cell in cells) for key in _COUNTED}
-    told = _SUM.format(**total, **report["machine"], slowest=max(cell["recovery"] for cell in cells))
+    summary = _SUM.format(**total, **report["machine"], slowest=max(cell["recovery"] for cell in cells))
     moments = list(dict.fromkeys(cell["moment"] for cell in cells))
-    lines = [told, f"| fault | {' | '.join(moments)} |", f"|---|{'---|' * len(moments)}"]
+    lines = [summary, f"| fault | {' | '.join(moments)} |", f"|---|{'---|' * len(moments)}"]
     for component, fault, engine in dict.fromkeys(map(_row, cells)):
-        own = {cell["moment"]: cell for cell in cells if _row(cell) == (component, fault, engine)}
+        cells_by_moment = {cell["moment"]: cell for cell in cells if _row(cell) == (component, fault, engine)}
         name = f"{component}: {fault}" + ("" if component in (engine, "clients") else f", {engine}")
-        lines.append(f"| {name} | {' | '.join(_cell(own.get(moment)) for moment in moments)} |")
+        lines.append(f"| {name} | {' | '.join(_cell(cells_by_moment.get(moment)) for moment in moments)} |")
     return "\n".join([*lines, ""])
 
 

@@ -76,24 +76,28 @@ ENVIRONMENTS: Final = {
 def main() -> int:
     """Run what is named, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    known = [name for one in ENVIRONMENTS.values() for name in one.frameworks]
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}; all, if none is named")
+    names = [name for environment in ENVIRONMENTS.values() for name in environment.frameworks]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names)}; all, if none is named")
     parser.add_argument("--write", action="store_true", help="put the table into the guide")
-    given = parser.parse_args()
-    if unknown := sorted({*given.names} - {*known}):
-        parser.error(f"unknown frameworks: {', '.join(unknown)}; there are {', '.join(known)}")
-    found: dict[str, dict[str, str]] = {}
+    options = parser.parse_args()
+    if unknown := sorted({*options.names} - {*names}):
+        parser.error(f"unknown frameworks: {', '.join(unknown)}; there are {', '.join(names)}")
+    outcomes: dict[str, dict[str, str]] = {}
     for name, environment in ENVIRONMENTS.items():
-        wanted = [one for one in environment.frameworks if one in (given.names or known)]
-        if wanted:
+        chosen = [framework for framework in environment.frameworks if framework in (options.names or names)]
+        if chosen:
             _make(name, environment)
             if not (
                 _check_types(name, environment)
-                and _run(name, environment, wanted, found)
-                and _run_examples(environment.folder(name), wanted)
+                and _run(name, environment, chosen, outcomes)
+                and _run_examples(environment.folder(name), chosen)
             ):
                 return 1
-    return 0 if given.names and not given.write else _table(found, is_written=given.write, is_whole=not given.names)
+    return (
+        0
+        if options.names and not options.write
+        else _table(outcomes, is_written=options.write, is_whole=not options.names)
+    )
 
 
 def _make(name: str, environment: Environment) -> None:
@@ -120,14 +124,14 @@ def _make(name: str, environment: Environment) -> None:
 def _check_types(name: str, environment: Environment) -> bool:
     """Check the types of the adapters and their tests, beside the frameworks that this environment has."""
     groups: dict[Path, list[str]] = {}
-    for one in environment.frameworks:
-        own = (
-            f"{ADAPTERS}/src/capset_frameworks/{one}.py",
-            f"tests/helpers/frameworks/{one}_program.py",
+    for framework in environment.frameworks:
+        sources = (
+            f"{ADAPTERS}/src/capset_frameworks/{framework}.py",
+            f"tests/helpers/frameworks/{framework}_program.py",
         )
-        found = [*(path for path in own if (ROOT / path).exists()), *map(_relative, _examples(one))]
-        groups.setdefault(environment.folder(name), []).extend(found)
-        groups.setdefault(environment.tests(name), []).extend(_tests(one))
+        paths = [*(path for path in sources if (ROOT / path).exists()), *map(_relative, _examples(framework))]
+        groups.setdefault(environment.folder(name), []).extend(paths)
+        groups.setdefault(environment.tests(name), []).extend(_tests(framework))
     return all(_check_files(folder, files) for folder, files in groups.items())
 
 
@@ -169,17 +173,17 @@ LOOSE: Final = (
 """What ``pyproject.toml`` leaves to tests; for examples too, since not all frameworks have whole types."""
 
 
-def _run(name: str, environment: Environment, wanted: Sequence[str], found: dict[str, dict[str, str]]) -> bool:
+def _run(name: str, environment: Environment, frameworks: Sequence[str], outcomes: dict[str, dict[str, str]]) -> bool:
     """Run the tests of frameworks, and keep what came of their contract."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.json"
-        files = [path for one in wanted for path in _tests(one)]
+        files = [path for framework in frameworks for path in _tests(framework)]
         command = [environment.tests(name) / "bin/pytest", "-n", "2", *files]
         environ = os.environ | {"CAPSET_CONTRACT": str(results)}
         if subprocess.run(command, cwd=ROOT, env=environ, check=False).returncode != 0:
             return False
-        found |= json.loads(results.read_text("utf-8"))
-    if missing := [one for one in wanted if one not in found]:
+        outcomes |= json.loads(results.read_text("utf-8"))
+    if missing := [framework for framework in frameworks if framework not in outcomes]:
         print(f"frameworks: the contract did not run for {', '.join(missing)}", file=sys.stderr)
         return False
     return True
@@ -188,17 +192,17 @@ def _run(name: str, environment: Environment, wanted: Sequence[str], found: dict
 def _tests(name: str) -> list[str]:
     """Return the paths of a framework's tests: ``test_NAME.py``, which has the contract, and ``test_NAME_*.py``."""
     folder = ROOT / ADAPTERS / "tests/integration/frameworks"
-    found = [folder / f"test_{name}.py", *sorted(folder.glob(f"test_{name}_*.py"))]
-    return list(map(_relative, found))
+    paths = [folder / f"test_{name}.py", *sorted(folder.glob(f"test_{name}_*.py"))]
+    return list(map(_relative, paths))
 
 
 def _relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def _run_examples(folder: Path, wanted: Sequence[str]) -> bool:
+def _run_examples(folder: Path, frameworks: Sequence[str]) -> bool:
     """Run the examples of frameworks, each in a fresh folder."""
-    for example in (path for one in wanted for path in _examples(one)):
+    for example in (path for framework in frameworks for path in _examples(framework)):
         failed = run(example, python=folder / "bin/python")
         print(f"frameworks: examples/frameworks/{example.name} {failed or 'passed'}", flush=True)
         if failed is not None:
@@ -214,29 +218,29 @@ def _examples(name: str) -> list[Path]:
     return sorted((ROOT / "examples/frameworks").glob(f"{name}*.py"))
 
 
-def _table(found: Mapping[str, Mapping[str, Any]], *, is_written: bool, is_whole: bool) -> int:
+def _table(outcomes: Mapping[str, Mapping[str, Any]], *, is_written: bool, is_whole: bool) -> int:
     """Write the table, or compare it with that of the guide; return the exit code."""
     if not is_whole:
         print("frameworks: the table needs all frameworks; leave the names out", file=sys.stderr)
         return 2
-    titles = {name: title for one in ENVIRONMENTS.values() for name, title in one.frameworks.items()}
+    titles = {name: title for environment in ENVIRONMENTS.values() for name, title in environment.frameworks.items()}
     lines = [f"| | {' | '.join(titles.values())} |", f"|---|{'---|' * len(titles)}"]
     notes: list[str] = []
-    for row, said in ROWS.items():
+    for row, description in ROWS.items():
         cells: list[str] = []
         for name, title in titles.items():
-            reason = found[name].get(row, "was not run")
+            reason = outcomes[name].get(row, "was not run")
             cells.append("yes" if not reason else "**no**")
             if reason:
-                notes.append(f"- **{title}**, {said}: {reason}.")
-        lines.append(f"| {said} | {' | '.join(cells)} |")
+                notes.append(f"- **{title}**, {description}: {reason}.")
+        lines.append(f"| {description} | {' | '.join(cells)} |")
     table = "\n".join([*lines, *(["", "What is missing:", "", *notes] if notes else [])])
     text = GUIDE.read_text("utf-8")
     before, _, rest = text.partition(BEGIN)
-    made = f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.partition(END)[2]}"
+    updated = f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.partition(END)[2]}"
     if is_written:
-        GUIDE.write_text(made, encoding="utf-8")
-    elif made != text:
+        GUIDE.write_text(updated, encoding="utf-8")
+    elif updated != text:
         print(
             "frameworks: the table in the guide is not what the tests find: make lab-frameworks ARGS=--write",
             file=sys.stderr,

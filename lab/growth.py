@@ -34,13 +34,13 @@ that none takes what the others need ([Scale](scale.md#several-servers)).
 
 def curves(grown: Found, load: Found) -> list[Curve]:
     """Return all curves: those of ``lab.benchmarks.curves``, and those of servers and workers."""
-    found = [curve for part in grown.values() for curve in part["curves"]]
+    all_curves = [curve for part in grown.values() for curve in part["curves"]]
     several = (("replicas", "servers", "calls a second"), ("workers", "workers", "runs a second"))
     for part, of, unit in several:
         rows = [row for row in load[part]["rows"] if row["cores_each"] == SHARE]
         points = [[row[of], row["rate"]] for row in rows]
-        found.append({"name": f"What {of} do", "of": of, "unit": "a second", "lines": {unit: points}})
-    return found
+        all_curves.append({"name": f"What {of} do", "of": of, "unit": "a second", "lines": {unit: points}})
+    return all_curves
 
 
 def section(grown: Found, load: Found) -> str:
@@ -48,8 +48,8 @@ def section(grown: Found, load: Found) -> str:
     lines = ["| what | | measured |", "|---|---|---|"]
     for curve in curves(grown, load):
         for label, points in curve["lines"].items():
-            told = ", ".join(f"{y:,g} at {x:,}" for x, y in points)
-            lines.append(f"| {curve['name']}: {label} | {curve['unit']}, by {curve['of']} | {told} |")
+            readings = ", ".join(f"{y:,g} at {x:,}" for x, y in points)
+            lines.append(f"| {curve['name']}: {label} | {curve['unit']}, by {curve['of']} | {readings} |")
     chart = "![Times and sizes by numbers of tools, sessions, records, servers and workers](growth.svg)\n"
     return "\n".join([_HEAD, chart, *lines, "", _loads(grown)])
 
@@ -103,7 +103,7 @@ def _panel(place: int, curve: Curve) -> Iterator[str]:
 
 
 def _line(points: Iterable[Sequence[float]], colour: str, x: Scale, y: Scale) -> Iterator[str]:
-    placed = [(f"{x(one):.1f}", f"{y(value):.1f}") for one, value in points]
+    placed = [(f"{x(position):.1f}", f"{y(value):.1f}") for position, value in points]
     path = " ".join(f"{across},{down}" for across, down in placed)
     yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
     yield from (f'<circle cx="{across}" cy="{down}" r="3" fill="{colour}"/>' for across, down in placed)
@@ -111,11 +111,11 @@ def _line(points: Iterable[Sequence[float]], colour: str, x: Scale, y: Scale) ->
 
 def _decades(values: Sequence[float]) -> list[float]:
     """Return the powers of ten around values, two at least."""
-    least, most = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    return [10.0**power for power in range(least, max(most, least + 1) + 1)]
+    lowest, highest = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    return [10.0**power for power in range(lowest, max(highest, lowest + 1) + 1)]
 
 
 def _scale(values: Sequence[float], begin: float, end: float) -> Scale:
     """Return a logarithmic scale from the least value to the most."""
-    least, most = math.log10(min(values)), math.log10(max(values))
-    return lambda value: begin + (math.log10(value) - least) / (most - least) * (end - begin)
+    lowest, highest = math.log10(min(values)), math.log10(max(values))
+    return lambda value: begin + (math.log10(value) - lowest) / (highest - lowest) * (end - begin)

@@ -22,18 +22,18 @@ _VERSION: Final = "import sys; print('%d.%d' % sys.version_info[:2])"
 
 def candidates(version: str) -> Iterator[str]:
     """Yield what could be a Python of a version: on the path, or where pyenv keeps its own."""
-    if found := shutil.which(f"python{version}"):
-        yield found
-    kept = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    yield from (str(one / "bin" / "python") for one in sorted(kept.glob(f"{version}.*"), reverse=True))
+    if program := shutil.which(f"python{version}"):
+        yield program
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    yield from (str(folder / "bin" / "python") for folder in sorted(versions.glob(f"{version}.*"), reverse=True))
 
 
 def python_of(version: str) -> str | None:
     """Return a Python of a version that runs, if there is one."""
-    for one in candidates(version):
-        done = subprocess.run([one, "-c", _VERSION], capture_output=True, text=True, check=False)
+    for candidate in candidates(version):
+        done = subprocess.run([candidate, "-c", _VERSION], capture_output=True, text=True, check=False)
         if done.stdout.strip() == version:
-            return one
+            return candidate
     return None
 
 
@@ -44,21 +44,30 @@ def run(version: str, python: str, arguments: list[str]) -> bool:
     uv = str(Path(sys.executable).with_name("uv"))
     sync = [uv, "sync", "--frozen", "--quiet", "--no-group", "docs", "--python", python]
     subprocess.run(sync, cwd=ROOT, env=environ, check=True)
-    given = arguments or ["-q", "-n", "auto", "-m", "not nightly and not weekly and not clients and not browser", *CORE]
-    return subprocess.run([folder / "bin" / "pytest", *given], cwd=ROOT, env=environ, check=False).returncode == 0
+    test_arguments = arguments or [
+        "-q",
+        "-n",
+        "auto",
+        "-m",
+        "not nightly and not weekly and not clients and not browser",
+        *CORE,
+    ]
+    return (
+        subprocess.run([folder / "bin" / "pytest", *test_arguments], cwd=ROOT, env=environ, check=False).returncode == 0
+    )
 
 
 def main(arguments: list[str]) -> int:
     """Run the tests on all versions, and print what came of each."""
-    told: dict[str, str] = {}
+    outcomes: dict[str, str] = {}
     for version in VERSIONS:
         if (python := python_of(version)) is None:
-            told[version] = "not here"
+            outcomes[version] = "not here"
             continue
         print(f"\n== Python {version}", flush=True)
-        told[version] = "passed" if run(version, python, arguments) else "failed"
-    print("\n" + "\n".join(f"Python {version}: {what}" for version, what in told.items()))
-    return int("failed" in told.values())
+        outcomes[version] = "passed" if run(version, python, arguments) else "failed"
+    print("\n" + "\n".join(f"Python {version}: {outcome}" for version, outcome in outcomes.items()))
+    return int("failed" in outcomes.values())
 
 
 if __name__ == "__main__":

@@ -146,8 +146,8 @@ def _not_met(rows: list[Result]) -> str:
     lines = [f"## Not met\n\n{len(missed)} of {len(rows)} rows miss their target. {_WHY}\n"]
     for row in missed:
         share = max(row["value"], row["target"]) / min(row["value"], row["target"]) - 1
-        asked = f"{row['direction']} {row['target']:g}"
-        lines.append(f"- {row['name']}: {row['value']:g} {row['unit']}, {asked} asked, so {share:.0%} off")
+        target = f"{row['direction']} {row['target']:g}"
+        lines.append(f"- {row['name']}: {row['value']:g} {row['unit']}, {target} asked, so {share:.0%} off")
     return "\n".join([*lines, ""])
 
 
@@ -193,20 +193,20 @@ def _times(result: Result) -> dict[str, float]:
     times: dict[str, float] = {}
     for row in result["rows"]:
         if _is_of_calls(row) and not row["name"].startswith("CPU"):
-            for name, told in row["peers"].items():
-                if told.endswith(" µs"):
-                    times[name] = float(told.removesuffix(" µs"))
-    return dict(sorted(times.items(), key=lambda one: one[1]))
+            for name, text in row["peers"].items():
+                if text.endswith(" µs"):
+                    times[name] = float(text.removesuffix(" µs"))
+    return dict(sorted(times.items(), key=lambda entry: entry[1]))
 
 
 def chart(result: Result) -> str:
     """Return the chart of a result: one bar for each call, on a logarithmic scale."""
     times = _times(result)
-    least, most = 10 ** math.floor(math.log10(min(times.values()))), max(times.values()) * 1.5
+    lowest, highest = 10 ** math.floor(math.log10(min(times.values()))), max(times.values()) * 1.5
     height = _STEP * (len(times) + 2)
 
     def x(microseconds: float) -> float:
-        share = math.log10(microseconds / least) / math.log10(most / least)
+        share = math.log10(microseconds / lowest) / math.log10(highest / lowest)
         return _LABELS + share * (_WIDTH - _LABELS - 70)
 
     return "\n".join(
@@ -214,7 +214,7 @@ def chart(result: Result) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
             f'font-family="sans-serif" font-size="13" fill="{_INK}">',
             "<title>Microseconds of one call, on a logarithmic scale</title>",
-            *_scale(least, most, height, x),
+            *_scale(lowest, highest, height, x),
             *(line for place, (name, took) in enumerate(times.items()) for line in _bar(place, name, took, x)),
             "</svg>",
             "",
@@ -222,9 +222,9 @@ def chart(result: Result) -> str:
     )
 
 
-def _scale(least: float, most: float, height: int, x: Scale) -> Iterator[str]:
-    mark = least
-    while mark <= most:
+def _scale(lowest: float, highest: float, height: int, x: Scale) -> Iterator[str]:
+    mark = lowest
+    while mark <= highest:
         at, foot = f"{x(mark):.1f}", height - _STEP
         yield f'<line x1="{at}" y1="10" x2="{at}" y2="{foot}" stroke="{_INK}" stroke-opacity="0.3"/>'
         yield f'<text x="{at}" y="{foot + 18}" text-anchor="middle">{mark:g} µs</text>'

@@ -44,10 +44,10 @@ steps:
 """
 
 
-def recorded(title: str, shown: str, printed: str) -> str:
+def recorded(title: str, command: str, printed: str) -> str:
     """Return the SVG of a terminal in which a command was typed, and what it printed, with its colours."""
     console = Console(record=True, width=WIDTH, file=StringIO(), force_terminal=True)
-    console.print(Text.assemble(("$ ", "bold green"), shown))
+    console.print(Text.assemble(("$ ", "bold green"), command))
     console.print(Text.from_ansi(printed.rstrip()))
     return _FONTS.sub("", console.export_svg(title=title, theme=MONOKAI)) + "\n"
 
@@ -72,10 +72,10 @@ def run(folder: Path, *arguments: str, stdin: str = "") -> str:
 def _typed(printed: str, lines: list[str]) -> str:
     """Return what was printed with the lines that were typed, each after the prompt that asked for it."""
     parts = re.split(r"(^> |\[e\]dit: )", printed, flags=re.MULTILINE)
-    found = [parts[0]]
+    pieces = [parts[0]]
     for prompt, rest, line in zip(parts[1::2], parts[2::2], [*lines, ""], strict=False):
-        found += [prompt, f"{line}\n", rest.lstrip("\n")]
-    return "".join(found)
+        pieces += [prompt, f"{line}\n", rest.lstrip("\n")]
+    return "".join(pieces)
 
 
 def main() -> None:

@@ -84,9 +84,9 @@ def main(arguments: Sequence[str]) -> int:
         print(f"sandbox-corpus: {error.message}", file=sys.stderr)
         return 1
     Console(width=120).print(_table(rows))
-    for one in (one for _, found in rows for one in found if one.verdict == "different"):
+    for one in (one for _, comparisons in rows for one in comparisons if one.verdict == "different"):
         print(f"sandbox-corpus: {one.script.name} differs in silence by {one.backend}", file=sys.stderr)
-    return 0 if all(is_met(row, found) for row, found in rows) else 1
+    return 0 if all(is_met(row, comparisons) for row, comparisons in rows) else 1
 
 
 def scripts_of(language: Language) -> list[Path]:
@@ -100,10 +100,10 @@ def compare(row: Row, scripts: Sequence[Path]) -> list[Compared]:
         return list(pool.map(partial(_compared, row), scripts))
 
 
-def is_met(row: Row, found: Sequence[Compared]) -> bool:
+def is_met(row: Row, comparisons: Sequence[Compared]) -> bool:
     """Return whether a row reaches its share, with nothing that differs in silence."""
-    counts = Counter(one.verdict for one in found)
-    return not counts["different"] and (row.share is None or counts["same"] >= row.share * len(found))
+    counts = Counter(comparison.verdict for comparison in comparisons)
+    return not counts["different"] and (row.share is None or counts["same"] >= row.share * len(comparisons))
 
 
 def _compared(row: Row, script: Path) -> Compared:
@@ -153,13 +153,15 @@ def _verdict(real: Ended, outcome: Outcome) -> Verdict:
 
 def _table(rows: Sequence[tuple[Row, Sequence[Compared]]]) -> Table:
     table = Table("scripts", "back end", "number", "same", "refused", "different", "share", "asked for", "")
-    for row, found in rows:
-        counts = Counter(one.verdict for one in found)
-        asked = "–" if row.share is None else f"{row.share:.0%}"
-        share = counts["same"] / len(found)
-        said = "met" if is_met(row, found) else "not met"
-        numbers = (str(counts[one]) for one in ("same", "refused", "different"))
-        table.add_row(row.language, found[0].backend, str(len(found)), *numbers, f"{share:.1%}", asked, said)
+    for row, comparisons in rows:
+        counts = Counter(comparison.verdict for comparison in comparisons)
+        target = "–" if row.share is None else f"{row.share:.0%}"
+        share = counts["same"] / len(comparisons)
+        status = "met" if is_met(row, comparisons) else "not met"
+        numbers = (str(counts[verdict]) for verdict in ("same", "refused", "different"))
+        table.add_row(
+            row.language, comparisons[0].backend, str(len(comparisons)), *numbers, f"{share:.1%}", target, status
+        )
     return table
 
 

@@ -41,12 +41,12 @@ def page(load: Found, soak: Found) -> str:
 def _machine(load: Found, soak: Found) -> str:
     machine = soak["machine"]
     loads = ", ".join(f"{name} {part['machine']['load']:g}" for name, part in load.items())
-    most = max(one["load"] for one in soak["samples"])
+    peak_load = max(sample["load"] for sample in soak["samples"])
     return (
         f"Measured on {machine['cores']} cores, {machine['system']}, Python {machine['python']}, where "
         f"other people's work ran at the same time; server, PostgreSQL and clients shared the cores. "
         f"The load of the machine when a part began: {loads}. "
-        f"During the soak it was up to {most:g}, its own included."
+        f"During the soak it was up to {peak_load:g}, its own included."
     )
 
 
@@ -58,23 +58,23 @@ def _table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
 def _crowd(load: Found) -> str:
     rows: list[tuple[object, ...]] = []
     for part, engine in _CROWDS.items():
-        found = load[part]
-        calls, followers = found["calls"], found["followers"]
+        crowd = load[part]
+        calls, followers = crowd["calls"], crowd["followers"]
         rows.append(
             (
-                engine, f"{found['sessions']['made']:,}", f"{followers['complete']:,} of {followers['opened']:,}",
-                f"{found['rate']:g}/s for {found['seconds']:g} s", f"{calls['p50']:g} ms", f"{calls['p99']:g} ms",
-                f"{found['peak_rss'] / 1e6:.0f} MB", f"{found['descriptors']:,}", f"{found['server_cores']:g}",
-                sum(found["odd"].values()),
+                engine, f"{crowd['sessions']['made']:,}", f"{followers['complete']:,} of {followers['opened']:,}",
+                f"{crowd['rate']:g}/s for {crowd['seconds']:g} s", f"{calls['p50']:g} ms", f"{calls['p99']:g} ms",
+                f"{crowd['peak_rss'] / 1e6:.0f} MB", f"{crowd['descriptors']:,}", f"{crowd['server_cores']:g}",
+                sum(crowd["odd"].values()),
             )
         )  # fmt: skip
     head = "", "sessions", "complete streams", "calls", "p50", "p99", "memory", "descriptors", "cores", "failed calls"
     return _table(head, rows)
 
 
-def _replicas(found: Found) -> str:
+def _replicas(report: Found) -> str:
     rows: list[tuple[object, ...]] = []
-    for row in found["rows"]:
+    for row in report["rows"]:
         share = "both, shared by all" if row["cores_each"] is None else f"{row['cores_each']:g} for each server"
         cost, cores = row["microseconds_a_call"], row["cores"]
         used = ", ".join(f"{name} {value:g}" for name, value in cores.items())
@@ -83,17 +83,21 @@ def _replicas(found: Found) -> str:
     return _table(("servers", "cores", "calls", "p99", "cores used", "CPU of a call: server + PostgreSQL"), rows)
 
 
-def _ratios(found: Found) -> str:
-    told = ratios(found)
-    free = told[None, 2]
+def _ratios(report: Found) -> str:
+    ratios_by_count = ratios(report)
+    free = ratios_by_count[None, 2]
     text = f"Where all share two cores, two servers took {free:.2f} times the calls of one. "
-    if (SHARE, 2) in told:
-        two = told[SHARE, 2]
-        several = [f"{count} took {ratio:.2f} times" for (share, count), ratio in told.items() if share and count > 1]
+    if (SHARE, 2) in ratios_by_count:
+        two = ratios_by_count[SHARE, 2]
+        several = [
+            f"{count} took {ratio:.2f} times"
+            for (share, count), ratio in ratios_by_count.items()
+            if share and count > 1
+        ]
         text += f"With {SHARE:g} cores for each, {', '.join(several)} the calls of one. "
         text += "The target is 1.7 for two, and is " + _met(two)
-    acknowledged, written = f"{found['acknowledged']:,}", f"{found['written']:,}"
-    return text + f" {acknowledged} calls were acknowledged, and {written} are on record; the chain verifies."
+    acknowledged, recorded = f"{report['acknowledged']:,}", f"{report['written']:,}"
+    return text + f" {acknowledged} calls were acknowledged, and {recorded} are on record; the chain verifies."
 
 
 def _met(two: float) -> str:
@@ -102,35 +106,35 @@ def _met(two: float) -> str:
     return "met." if two >= TARGET else "**not met** in this run."
 
 
-def _workers(found: Found) -> str:
+def _workers(report: Found) -> str:
     rows: list[tuple[object, ...]] = []
-    for row in found["rows"]:
+    for row in report["rows"]:
         share = "both, shared by all" if row["cores_each"] is None else f"{row['cores_each']:g} for each worker"
         rows.append((row["workers"], share, f"{row['rate']:g}/s", f"{row['milliseconds_of_cpu']:g} ms"))
-    told = f"{found['queued']:,} runs were queued, and {found['written']:,} are on record; the chain verifies."
-    return _table(("workers", "cores", "runs", "CPU of a run, in its worker"), rows) + "\n\n" + told
+    summary = f"{report['queued']:,} runs were queued, and {report['written']:,} are on record; the chain verifies."
+    return _table(("workers", "cores", "runs", "CPU of a run, in its worker"), rows) + "\n\n" + summary
 
 
-def _writers(found: Found) -> str:
+def _writers(report: Found) -> str:
     rows: list[tuple[object, ...]] = [
         (row["writers"], row["chains"], f"{row['records']:,}/s", f"{row['lock_held']:.0%}", f"{row['others_wait']:.0%}")
-        for row in found["rows"]
+        for row in report["rows"]
     ]
     return _table(("writer processes", "chains", "records", "lock held", "others wait for it"), rows)
 
 
 def _soak(soak: Found) -> str:
     rows: list[tuple[object, ...]] = [
-        (name, *(f"{one[column]:,}" for column in ("count", "p50", "p95", "p99", "max")))
-        for name, one in soak["kinds"].items()
+        (name, *(f"{times[column]:,}" for column in ("count", "p50", "p95", "p99", "max")))
+        for name, times in soak["kinds"].items()
     ]
     return _table(("kind", "count", "p50, ms", "p95", "p99", "longest"), rows)
 
 
 def _verdict(soak: Found) -> str:
     growth, failed = soak["growth"], sum(soak["errors"].values())
-    count = sum(one["count"] for one in soak["kinds"].values())
-    closed = sum(times for what, times in soak["errors"].items() if what.strip().endswith("closed"))
+    count = sum(kind["count"] for kind in soak["kinds"].values())
+    closed = sum(times for error, times in soak["errors"].items() if error.strip().endswith("closed"))
     text = (
         f"This run took {soak['seconds'] / 60:.0f} minutes on {soak['engine']}: {count:,} pieces of work, "
         f"at most {soak['peak_rss'] / 1e6:.0f} MB. Memory grew by {growth['rss'] / 1e6:.1f} MB by its slope, "

@@ -105,14 +105,14 @@ def problems(name: str, wheels: Path, folder: Path) -> list[str]:
     done = subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, check=False)
     if done.returncode:
         return [f"{name}: {done.stderr.strip().splitlines()[-1]}"]
-    found = json.loads(done.stdout)
-    print(f"wheels: {name}: {found['modules']} modules, {len(found['installed'])} packages installed", flush=True)
+    report = json.loads(done.stdout)
+    print(f"wheels: {name}: {report['modules']} modules, {len(report['installed'])} packages installed", flush=True)
     wrong = [
         f"{name}: {', '.join(modules)} need {missing}, which no extra brings"
-        for missing, modules in found["missing"].items()
+        for missing, modules in report["missing"].items()
         if missing not in EXTRAS[name]
     ]
-    if name == "capset" and (more := NOT_IN_THE_CORE.intersection(found["installed"])):
+    if name == "capset" and (more := NOT_IN_THE_CORE.intersection(report["installed"])):
         wrong.append(f"capset: the library alone installs {', '.join(sorted(more))}")
     _install(python, wheels, *WITH_EXTRAS.get(name, ()), "capset-testing", *TEST_TOOLS)
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", MARKS, f"packages/{name}/tests/unit"]

@@ -60,18 +60,18 @@ def page_of(name: str) -> Path:
     return PAGES / f"{name.partition(':')[0]}.md"
 
 
-def render(page: str, known: dict[str, CapabilityDetail]) -> str:
+def render(page: str, details: dict[str, CapabilityDetail]) -> str:
     """Return a page with the facts in its blocks as they are now."""
 
-    def block(found: re.Match[str]) -> str:
-        return _block(found[1], _index(known) if found[1] == ALL else facts(known[found[1]]))
+    def block(match: re.Match[str]) -> str:
+        return _block(match[1], _index(details) if match[1] == ALL else facts(details[match[1]]))
 
     return BLOCK.sub(block, page)
 
 
 def facts(detail: CapabilityDetail) -> str:
     """Return the facts of one capability."""
-    parts = ["\n".join(("| | |", "|---|---|", *(f"| {what} | {_cell(said)} |" for what, said in _rows(detail))))]
+    parts = ["\n".join(("| | |", "|---|---|", *(f"| {label} | {_cell(text)} |" for label, text in _rows(detail))))]
     if ":" in detail.id:  # a form of another, which says the rest
         return parts[0]
     for tool in detail.tools:
@@ -95,25 +95,31 @@ def _rows(detail: CapabilityDetail) -> Iterator[tuple[str, str]]:
     yield "permissions", ", ".join(_permissions(detail)) or "none"
     yield "extra", EXTRAS.get(detail.id.partition(":")[0], "none")
     if detail.uses:
-        yield "uses", ", ".join(f"`{one}`" for one in detail.uses)
+        yield "uses", ", ".join(f"`{name}`" for name in detail.uses)
     if detail.presets:
-        yield "presets", ", ".join(f"`{one.name}` ({'on' if one.default else 'off'})" for one in detail.presets)
+        yield (
+            "presets",
+            ", ".join(f"`{preset.name}` ({'on' if preset.default else 'off'})" for preset in detail.presets),
+        )
     if detail.data:
-        yield "keeps", ", ".join(f"`{one}`" for one in detail.data)
+        yield "keeps", ", ".join(f"`{name}`" for name in detail.data)
     if detail.secrets:
-        yield "secrets", ", ".join(f"`{one}`" for one in detail.secrets)
-    told = detail.instructions or any(preset.instructions for preset in detail.presets)
-    if not told and detail.id not in UNTOLD:
+        yield "secrets", ", ".join(f"`{secret}`" for secret in detail.secrets)
+    has_instructions = detail.instructions or any(preset.instructions for preset in detail.presets)
+    if not has_instructions and detail.id not in UNTOLD:
         raise SystemExit(f"{detail.id} has no instructions: say why in UNTOLD of scripts/capability_pages.py")
-    yield "instructions", f"`capset describe {detail.id}` shows them" if told else f"none: {UNTOLD[detail.id]}"
+    yield (
+        "instructions",
+        f"`capset describe {detail.id}` shows them" if has_instructions else f"none: {UNTOLD[detail.id]}",
+    )
 
 
 def _permissions(detail: CapabilityDetail) -> list[str]:
-    return sorted({f"`{one}`" for tool in detail.tools for one in tool.permissions})
+    return sorted({f"`{permission}`" for tool in detail.tools for permission in tool.permissions})
 
 
 def _tool(tool: ToolShape) -> Iterator[str]:
-    needs = "".join(f", needs `{one}`" for one in tool.permissions)
+    needs = "".join(f", needs `{permission}`" for permission in tool.permissions)
     yield f"**`{tool.name}`** ({tool.effect}{needs}): {tool.description.splitlines()[0]}"
     required = tool.schema_.get("required", ())
     rows = [
@@ -144,20 +150,20 @@ def _type(node: Node) -> str:
     if options := node.get("anyOf") or node.get("oneOf"):
         return " or ".join(dict.fromkeys(_type(option) for option in options))
     if "enum" in node or "const" in node:
-        return " or ".join(f"`{json.dumps(one)}`" for one in node.get("enum", [node.get("const")]))
+        return " or ".join(f"`{json.dumps(choice)}`" for choice in node.get("enum", [node.get("const")]))
     kind = node.get("type", "any JSON")
     if kind == "array":
         items = _type(node.get("items", {}))
         return f"list of ({items})" if " or " in items else f"list of {items}"
     if kind == "object" and node.get("additionalProperties"):
         return f"object of {_type(node['additionalProperties'])}"
-    least, most = (f"{node[key]:,}" if key in node else "" for key in ("minimum", "maximum"))
-    return f"{kind} {least}–{most}" if least and most else f"{kind} up to {most}" if most else kind
+    minimum, maximum = (f"{node[key]:,}" if key in node else "" for key in ("minimum", "maximum"))
+    return f"{kind} {minimum}–{maximum}" if minimum and maximum else f"{kind} up to {maximum}" if maximum else kind
 
 
-def _index(known: dict[str, CapabilityDetail]) -> str:
+def _index(details: dict[str, CapabilityDetail]) -> str:
     rows = ["| id | what it is for | tools | permissions |", "|---|---|---|---|"]
-    for name, detail in sorted(known.items()):
+    for name, detail in sorted(details.items()):
         tools = ", ".join(f"`{tool.name}`" for tool in detail.tools) or "none"
         permissions = ", ".join(_permissions(detail)) or "none"
         rows.append(f"| [`{name}`]({page_of(name).name}) | {_cell(detail.description)} | {tools} | {permissions} |")
@@ -168,24 +174,24 @@ def _cell(text: str) -> str:
     return " ".join(text.replace("``", "`").replace("|", "\\|").split())
 
 
-def _block(name: str, said: str) -> str:
-    return f"<!-- facts of {name}, by scripts/capability_pages.py -->\n{said}\n{_END}\n"
+def _block(name: str, content: str) -> str:
+    return f"<!-- facts of {name}, by scripts/capability_pages.py -->\n{content}\n{_END}\n"
 
 
 def main() -> None:
     """Write what has changed, and name the pages that are missing."""
-    known = capabilities()
-    for name in known:
+    details = capabilities()
+    for name in details:
         page = page_of(name)
         if not page.exists():
             print("missing:", page.relative_to(ROOT))
             continue
         text = page.read_text("utf-8")
-        if name not in [found[1] for found in BLOCK.finditer(text)]:
+        if name not in [match[1] for match in BLOCK.finditer(text)]:
             title, _, rest = text.partition("\n")
             page.write_text(f"{title}\n\n{_block(name, '')}{rest}", "utf-8", newline="\n")
     for page in PAGES.glob("*.md"):
-        page.write_text(render(page.read_text("utf-8"), known), "utf-8", newline="\n")
+        page.write_text(render(page.read_text("utf-8"), details), "utf-8", newline="\n")
 
 
 if __name__ == "__main__":

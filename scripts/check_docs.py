@@ -79,10 +79,10 @@ def texts() -> Iterator[str]:
 
 def menu() -> Iterator[str]:
     """Yield the pages that the menu does not lead to."""
-    listed = set(re.findall(r": ([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE))
+    menu_pages = set(re.findall(r": ([\w/.-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE))
     for page in sorted(DOCS.rglob("*.md")):
         name = page.relative_to(DOCS).as_posix()
-        if name not in listed and not name.startswith(HISTORY):
+        if name not in menu_pages and not name.startswith(HISTORY):
             yield f"docs/{name} is not in the menu; add it to nav in mkdocs.yml"
 
 
@@ -127,33 +127,33 @@ def measured(paths: Sequence[str], browser: str) -> dict[str, list[str]]:
             timeout=300,
             check=True,
         )
-    said = re.search(r'<pre id="found">(\{.*?\})</pre>', done.stdout, re.DOTALL)
-    if said is None:
+    match = re.search(r'<pre id="found">(\{.*?\})</pre>', done.stdout, re.DOTALL)
+    if match is None:
         raise RuntimeError(f"the browser measured nothing: {done.stdout[-500:]}")
-    return json.loads(unescape(said[1]))
+    return json.loads(unescape(match[1]))
 
 
 def tables(browser: str) -> Iterator[str]:
     """Yield the tables that do not fit a narrow screen."""
     paths = [page.relative_to(SITE).as_posix() for page in sorted(SITE.rglob("*.html")) if page.name != "404.html"]
     for path, wide in measured(paths, browser).items():
-        for one in wide:
-            yield f"site{path}: the table {one!r} is wider than {NARROW} px; give it fewer columns or shorter words"
+        for table in wide:
+            yield f"site{path}: the table {table!r} is wider than {NARROW} px; give it fewer columns or shorter words"
 
 
 def main() -> int:
     """Print what is wrong, and return 1 if anything is."""
-    found = [*texts(), *menu()]
+    problems = [*texts(), *menu()]
     browser = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
     if browser is not None:
-        found += tables(browser)
+        problems += tables(browser)
     elif os.environ.get("CI"):
-        found.append("no chromium is installed: the tables were not measured")
+        problems.append("no chromium is installed: the tables were not measured")
     else:
         print("docs: no chromium is installed, so the tables are not measured", file=sys.stderr)
-    for one in found:
-        print(f"docs: {one}")
-    return int(bool(found))
+    for problem in problems:
+        print(f"docs: {problem}")
+    return int(bool(problems))
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def full_folders(house: House) -> Iterator[str]:
     for folder in sorted(house.root.glob(f"{SOURCES}/**/*")):
         if not folder.is_dir() or folder.name == "__pycache__":
             continue
-        entries = [one for one in folder.iterdir() if one.name not in ("__init__.py", "__pycache__", "py.typed")]
+        entries = [entry for entry in folder.iterdir() if entry.name not in ("__init__.py", "__pycache__", "py.typed")]
         name = folder.relative_to(house.root).as_posix()
         if len(entries) > MOST_ENTRIES and not house.excepted("full_folders", name):
             yield f"{name} has {len(entries)} entries; at most {MOST_ENTRIES}: group them, or give the reason"
@@ -91,12 +91,12 @@ def participles(house: House) -> Iterator[str]:
 
 def repeated_classes(house: House) -> Iterator[str]:
     """Yield the class names that stand in two modules."""
-    found: dict[str, list[str]] = {}
+    classes: dict[str, list[str]] = {}
     for path, tree in house.modules.items():
-        for one in tree.body:
-            if isinstance(one, ast.ClassDef):
-                found.setdefault(one.name, []).append(path.as_posix())
-    for name, paths in sorted(found.items()):
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                classes.setdefault(node.name, []).append(path.as_posix())
+    for name, paths in sorted(classes.items()):
         if len(paths) > 1 and not house.excepted("repeated_classes", name):
             yield f"the class {name} stands in {' and '.join(paths)}; rename one of them"
 
@@ -108,11 +108,11 @@ def crutch_words(house: House) -> Iterator[str]:
         for number, line in enumerate(house.text(name).splitlines(), 1):
             if (word := CRUTCHES.search(line)) is not None and not house.excepted("crutch_words", name):
                 yield f"{path}:{number} says {word[0]!r}; say it plainly"
-        for one in ast.walk(tree):
-            if isinstance(one, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                first = ((ast.get_docstring(one) or "").split() or [""])[0]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                first = ((ast.get_docstring(node) or "").split() or [""])[0]
                 if first in BEGINNINGS and not house.excepted("crutch_words", name):
-                    where = f"{path}:{getattr(one, 'lineno', 1)}"
+                    where = f"{path}:{getattr(node, 'lineno', 1)}"
                     yield f"{where} has a docstring that begins with {first!r}; begin with a noun or a verb"
 
 
@@ -145,23 +145,23 @@ def stages(house: House) -> Iterator[str]:
             " refuses tells those whom a policy refuses about the arguments"
         )
     for path, tree in house.below("capset/kernel/call/stages"):
-        for one in tree.body:
-            if not isinstance(one, ast.FunctionDef) or one.name.startswith("_"):
+        for node in tree.body:
+            if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
                 continue
-            if [argument.arg for argument in one.args.args] != ["installed"]:
+            if [argument.arg for argument in node.args.args] != ["installed"]:
                 continue
-            if not re.search(rf"\b{one.name}\b", table):
-                yield f"{path}: the stage {one.name} stands in no phase of STAGES in kernel/call/stages/phases.py"
+            if not re.search(rf"\b{node.name}\b", table):
+                yield f"{path}: the stage {node.name} stands in no phase of STAGES in kernel/call/stages/phases.py"
 
 
 def migrations(house: House) -> Iterator[str]:
     """Yield that ``ENOUGH`` is not the last migration that changes the shape, or that none with indexes follows it."""
     path = "packages/capset/src/capset/stores/sql/schema/revisions.py"
-    found = re.search(r'^ENOUGH: Final = "(\d+)"$', house.text(path), re.MULTILINE)
+    match = re.search(r'^ENOUGH: Final = "(\d+)"$', house.text(path), re.MULTILINE)
     versions = sorted((house.root / "packages/capset/src/capset/stores/sql/migrations/versions").glob("[0-9]*.py"))
-    shaping = [one.name.partition("_")[0] for one in versions if "\nINDEXES" not in one.read_text("utf-8")]
-    if found is not None and shaping and found[1] != shaping[-1]:
-        yield f"{path}: ENOUGH is {found[1]}, and the last migration without INDEXES is {shaping[-1]}"
+    shaping = [version.name.partition("_")[0] for version in versions if "\nINDEXES" not in version.read_text("utf-8")]
+    if match is not None and shaping and match[1] != shaping[-1]:
+        yield f"{path}: ENOUGH is {match[1]}, and the last migration without INDEXES is {shaping[-1]}"
     if versions and shaping[-1:] == [versions[-1].name.partition("_")[0]]:
         yield (
             f"{versions[-1].name}: the last migration must have INDEXES (the last ones, and its own), or opening"
@@ -176,7 +176,7 @@ def port_methods(house: House) -> Iterator[str]:
         for port in tree.body:
             if not isinstance(port, ast.ClassDef) or not port.name.endswith(("Store", "Log")):
                 continue
-            methods = (one.name for one in port.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef))
+            methods = (node.name for node in port.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
             for name in methods:
                 if not name.startswith("_") and not re.search(rf"\.{name}\b", suite):
                     yield f"{path}: no check in capset_testing/store_suite/ calls {port.name}.{name}"
@@ -198,25 +198,25 @@ RULES: Final[tuple[Callable[[House], Iterator[str]], ...]] = (
 def problems(root: Path, exceptions: Mapping[str, Mapping[str, str]]) -> list[str]:
     """List what breaks a rule, and the exceptions that nothing needs."""
     house = House(root, exceptions)
-    found = [problem for rule in RULES for problem in rule(house)]
+    violations = [problem for rule in RULES for problem in rule(house)]
     for rule, names in exceptions.items():
         for name, reason in names.items():
             if (rule, name) not in house.used:
-                found.append(f"scripts/house.toml: {rule} needs no exception for {name!r} any more; remove it")
+                violations.append(f"scripts/house.toml: {rule} needs no exception for {name!r} any more; remove it")
             elif not reason.strip():
-                found.append(f"scripts/house.toml: {rule} gives no reason for {name!r}")
-    return found
+                violations.append(f"scripts/house.toml: {rule} gives no reason for {name!r}")
+    return violations
 
 
 def main(root: Path) -> int:
     """Print the problems; the exit code is 1 when there are any."""
     exceptions = tomllib.loads((root / "scripts/house.toml").read_text("utf-8"))
-    found = problems(root, exceptions)
-    for problem in found:
+    violations = problems(root, exceptions)
+    for problem in violations:
         print(f"house: {problem}", file=sys.stderr)
-    if not found:
+    if not violations:
         print(f"house: {len(RULES)} rules hold")
-    return 1 if found else 0
+    return 1 if violations else 0
 
 
 if __name__ == "__main__":

@@ -33,27 +33,27 @@ class Mention:
 def spec_ids(root: Path) -> set[str]:
     """Collect the ids that the pages of docs/spec define, in bold."""
     pages = (path for path in (root / "docs/spec").glob("*.md") if path.name != "finished.md")
-    return {found for page in pages for found in DEFINITION.findall(page.read_text("utf-8"))}
+    return {spec_id for page in pages for spec_id in DEFINITION.findall(page.read_text("utf-8"))}
 
 
 def repeated_ids(root: Path) -> list[str]:
     """List the ids that the pages of docs/spec define more than once."""
     pages = sorted(path for path in (root / "docs/spec").glob("*.md") if path.name != "finished.md")
-    counted = Counter(found for page in pages for found in DEFINITION.findall(page.read_text("utf-8")))
-    return [f"docs/spec defines {one} {count} times" for one, count in sorted(counted.items()) if count > 1]
+    counted = Counter(spec_id for page in pages for spec_id in DEFINITION.findall(page.read_text("utf-8")))
+    return [f"docs/spec defines {spec_id} {count} times" for spec_id, count in sorted(counted.items()) if count > 1]
 
 
 def finished_ids(root: Path) -> list[Mention]:
     """Read the list of finished parts: each item begins with an id; a note may follow."""
     page = root / "docs/spec/finished.md"
     items = (
-        (number, found["text"])
+        (number, match["text"])
         for number, line in enumerate(page.read_text("utf-8").splitlines(), start=1)
-        if (found := LIST_ITEM.match(line))
+        if (match := LIST_ITEM.match(line))
     )
     return [
-        Mention(f"{page.relative_to(root).as_posix()}:{number}", found[1] if found else None)
-        for number, found in ((number, FINISHED_ID.match(text)) for number, text in items)
+        Mention(f"{page.relative_to(root).as_posix()}:{number}", id_match[1] if id_match else None)
+        for number, id_match in ((number, FINISHED_ID.match(text)) for number, text in items)
     ]
 
 
@@ -62,19 +62,19 @@ def threat_ids(root: Path) -> list[Mention]:
     page = root / "docs/threat-model.md"
     lines = page.read_text("utf-8").splitlines() if page.exists() else []
     return [
-        Mention(f"docs/threat-model.md:{number}", found)
+        Mention(f"docs/threat-model.md:{number}", threat_id)
         for number, line in enumerate(lines, start=1)
-        for found in THREAT.findall(line)
+        for threat_id in THREAT.findall(line)
     ]
 
 
 def carried_ids(root: Path) -> list[Mention]:
     """Read every `pytest.mark.spec(...)` of tests, of packages and of lab/, from the syntax tree."""
     return [
-        Mention(f"{path.relative_to(root).as_posix()}:{line}", found)
+        Mention(f"{path.relative_to(root).as_posix()}:{line}", spec_id)
         for folder in (root / "tests", *root.glob("packages/*/tests"), root / "lab")
         for path in sorted(folder.rglob("*.py"))
-        for line, found in _marked(ast.parse(path.read_bytes(), filename=str(path)))
+        for line, spec_id in _marked(ast.parse(path.read_bytes(), filename=str(path)))
     ]
 
 
@@ -93,21 +93,21 @@ def _marked(tree: ast.Module) -> Iterator[tuple[int, str | None]]:
 
 def problems(defined: Collection[str], finished: Collection[Mention], carried: Collection[Mention]) -> list[str]:
     """List markers and items without an id, ids that are not defined, and finished ids without a test."""
-    found: list[str] = []
+    violations: list[str] = []
     for mention in (*finished, *carried):
         if mention.id is None:
-            found.append(f"{mention.where}: names no id; write ids out, such as G12")
+            violations.append(f"{mention.where}: names no id; write ids out, such as G12")
         elif mention.id not in defined:
             meant = get_close_matches(mention.id, sorted(defined), n=1)
             hint = f" (did you mean {meant[0]}?)" if meant else ""
-            found.append(f"{mention.where}: docs/spec defines no {mention.id}{hint}")
+            violations.append(f"{mention.where}: docs/spec defines no {mention.id}{hint}")
     tested = {mention.id for mention in carried}
-    found += [
+    violations += [
         f"{mention.where}: {mention.id} is finished, but no test carries it"
         for mention in finished
         if mention.id in defined and mention.id not in tested
     ]
-    return found
+    return violations
 
 
 def main(root: Path) -> int:
@@ -117,12 +117,12 @@ def main(root: Path) -> int:
     finished = [*finished_ids(root), *threats]
     tested = {mention.id for mention in carried} & defined
     print(f"spec ids: {len(defined)} defined, {len(tested)} carried by tests, {len(finished)} finished")
-    found = [*repeated_ids(root), *problems(defined, finished, carried)]
+    violations = [*repeated_ids(root), *problems(defined, finished, carried)]
     if not defined:
-        found.append("docs/spec defines no ids at all")
-    for problem in found:
+        violations.append("docs/spec defines no ids at all")
+    for problem in violations:
         print(f"spec ids: {problem}", file=sys.stderr)
-    return 1 if found else 0
+    return 1 if violations else 0
 
 
 if __name__ == "__main__":

@@ -62,62 +62,76 @@ def render() -> dict[str, str]:
     pages: dict[str, str] = {}
     index = [_HEAD.rstrip()]
     others = commands.keys() - {top for _, names, _ in PAGES.values() for top in names.split()}
-    for page, (title, names, said) in PAGES.items():
+    for page, (title, names, intro) in PAGES.items():
         tops = sorted({*names.split(), *(others if page == "run" else ())})
-        found = [(name, one) for top in tops for name, one in _found(f"capset {top}", commands[top])]
+        entries = [(name, command) for top in tops for name, command in _found(f"capset {top}", commands[top])]
         pages[f"{page}.md"] = (
-            "\n".join([f"# {title}\n\n{said}\n", *(part for one in found for part in _command(*one))]).rstrip() + "\n"
+            "\n".join([f"# {title}\n\n{intro}\n", *(part for entry in entries for part in _command(*entry))]).rstrip()
+            + "\n"
         )
         index += ["", f"## {title}", "", "| | |", "|---|---|"]
-        index += [f"| [`{name}`]({page}.md#{name.replace(' ', '-')}) | {_sentence(one)} |" for name, one in found]
+        index += [
+            f"| [`{name}`]({page}.md#{name.replace(' ', '-')}) | {_sentence(command)} |" for name, command in entries
+        ]
     return {"index.md": "\n".join(index) + "\n", **pages}
 
 
 def _found(name: str, command: Any) -> Iterator[tuple[str, Any]]:  # of typer's own classes
     """Yield a command with its name, or all commands of a group, in the order of their names."""
     if isinstance(command, typer.core.TyperGroup):
-        for one, inner in sorted(command.commands.items()):
-            yield from _found(f"{name} {one}", inner)
+        for child_name, inner in sorted(command.commands.items()):
+            yield from _found(f"{name} {child_name}", inner)
     else:
         yield name, command
 
 
 def _command(name: str, command: Any) -> Iterator[str]:  # of typer's own classes
     """Yield the section of a command."""
-    arguments = [one for one in command.params if one.param_type_name == "argument"]
-    options = [one for one in command.params if one.param_type_name == "option" and not one.hidden]
-    usage = [name, *(["[OPTIONS]"] if options else []), *(_usage(one) for one in arguments)]
+    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    options = [
+        parameter for parameter in command.params if parameter.param_type_name == "option" and not parameter.hidden
+    ]
+    usage = [name, *(["[OPTIONS]"] if options else []), *(_usage(parameter) for parameter in arguments)]
     yield f"## {name}\n\n{_plain(inspect.cleandoc(command.help or ''))}\n\n```text\n{' '.join(usage)}\n```\n"
-    rows = [f"| `{_value(one)}` | {_plain(one.help or '')} |" for one in arguments]
-    rows += [f"| `{_written(one)}` | {_plain(one.help or '')}{_default(one)} |" for one in options]
+    rows = [f"| `{_value(parameter)}` | {_plain(parameter.help or '')} |" for parameter in arguments]
+    rows += [
+        f"| `{_written(parameter)}` | {_plain(parameter.help or '')}{_default(parameter)} |" for parameter in options
+    ]
     if rows:
         yield "\n".join(["| | |", "|---|---|", *rows, ""])
 
 
-def _value(one: Any) -> str:  # a parameter of typer's
-    return one.metavar or one.name.upper()
+def _value(parameter: Any) -> str:  # a parameter of typer's
+    return parameter.metavar or parameter.name.upper()
 
 
-def _usage(one: Any) -> str:
-    return _value(one) if one.required else f"[{_value(one)}]"
+def _usage(parameter: Any) -> str:
+    return _value(parameter) if parameter.required else f"[{_value(parameter)}]"
 
 
-def _written(one: Any) -> str:
-    return ", ".join([*one.opts, *one.secondary_opts]) + ("" if one.is_flag else f" {_value(one)}")
+def _written(parameter: Any) -> str:
+    return ", ".join([*parameter.opts, *parameter.secondary_opts]) + (
+        "" if parameter.is_flag else f" {_value(parameter)}"
+    )
 
 
-def _default(one: Any) -> str:
+def _default(parameter: Any) -> str:
     """Return the default of an option, if it has one that says something."""
-    if one.is_flag or one.default in (None, "", [], ()) or callable(one.default) or not one.show_default:
+    if (
+        parameter.is_flag
+        or parameter.default in (None, "", [], ())
+        or callable(parameter.default)
+        or not parameter.show_default
+    ):
         return ""
-    return " Default: this folder." if str(one.default) == "." else f" Default: `{one.default}`."
+    return " Default: this folder." if str(parameter.default) == "." else f" Default: `{parameter.default}`."
 
 
 def _plain(text: str) -> str:
     """Return a help text as one line of a table or a paragraph of Markdown, with names of options as code."""
     plain = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
     parts = plain.split("`")  # each second one is code already
-    return "`".join(_OPTION.sub(r"`\1`", one) if place % 2 == 0 else one for place, one in enumerate(parts))
+    return "`".join(_OPTION.sub(r"`\1`", part) if place % 2 == 0 else part for place, part in enumerate(parts))
 
 
 def _sentence(command: Any) -> str:  # of typer's own classes

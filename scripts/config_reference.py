@@ -47,7 +47,7 @@ def render(name: str, page: str) -> str:
     by_hand, _, _ = page.partition(BEGIN)
     schema = configuration_schema()
     parts = {"": schema, **schema["$defs"]}
-    missing = sorted(parts.keys() - {one for titles in PAGES.values() for one in titles})
+    missing = sorted(parts.keys() - {part for titles in PAGES.values() for part in titles})
     assert not missing, f"a heading is missing for {missing}"
     sections = "\n".join("\n".join(_section(name, title, parts[part])) for part, title in PAGES[name].items())
     return f"{by_hand}{BEGIN}\n\n{sections}"
@@ -58,22 +58,22 @@ def _section(page: str, title: str, schema: Node) -> Iterator[str]:
     yield f"{' '.join(schema['description'].split())}\n"
     yield from ("| member | type | meaning |", "|---|---|---|")
     for name, inner in schema["properties"].items():
-        said = " ".join(inner.get("description", "").replace("|", "\\|").split())
+        meaning = " ".join(inner.get("description", "").replace("|", "\\|").split())
         needed = ["Required."] if name in schema.get("required", ()) else []
-        yield f"| `{name}` | {_type(page, inner)} | {' '.join([*needed, said])} |"
+        yield f"| `{name}` | {_type(page, inner)} | {' '.join([*needed, meaning])} |"
     yield ""
 
 
 def _type(page: str, schema: Node) -> str:
     if "$ref" in schema:
         return _link(page, schema["$ref"].rpartition("/")[2])
-    if options := [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]:
-        single = " or ".join(dict.fromkeys(_type(page, one) for one in options if one.get("type") != "array"))
-        lists = [_type(page, one) for one in options if one.get("type") == "array"]
-        many = ["a list of them" if one == f"list of {single}" else one for one in lists]
+    if options := [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]:
+        single = " or ".join(dict.fromkeys(_type(page, option) for option in options if option.get("type") != "array"))
+        lists = [_type(page, option) for option in options if option.get("type") == "array"]
+        many = ["a list of them" if text == f"list of {single}" else text for text in lists]
         return " or ".join(filter(None, [single, *many]))
     if "enum" in schema:
-        return ", ".join(f"`{json.dumps(one)}`" for one in schema["enum"])
+        return ", ".join(f"`{json.dumps(choice)}`" for choice in schema["enum"])
     kind = schema.get("type", "any JSON")
     if kind == "array":
         return f"list of {_type(page, schema.get('items', {}))}"
@@ -87,10 +87,10 @@ def _type(page: str, schema: Node) -> str:
 
 
 def _link(page: str, name: str) -> str:
-    there, title = next((there, titles[name]) for there, titles in PAGES.items() if name in titles)
+    target, title = next((target_page, titles[name]) for target_page, titles in PAGES.items() if name in titles)
     title = title.replace("`", "")
     anchor = "".join(letter for letter in title.lower().replace(" ", "-") if letter.isalnum() or letter in "-_")
-    return f"[{title}]({there if there != page else ''}#{anchor})"
+    return f"[{title}]({target if target != page else ''}#{anchor})"
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def main(arguments: list[str]) -> int:
     if level not in LEVELS:
         print(f"jobs: expected one of {', '.join(LEVELS)}; got {level!r}", file=sys.stderr)
         return 2
-    if unknown := set(names) - {one.name for one in LEVELS[level]}:
+    if unknown := set(names) - {job.name for job in LEVELS[level]}:
         print(f"jobs: {level} has no job {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
     folder = REPORTS / level
@@ -122,10 +122,10 @@ def main(arguments: list[str]) -> int:
     if (problem := preflight() or install(folder)) is not None:
         print(f"environment: {problem}")
         return 1
-    chosen = [one for one in LEVELS[level] if not names or one.name in names]
+    chosen = [job for job in LEVELS[level] if not names or job.name in names]
     done = finished(folder) if level == "weekly" and not names else {}
-    results = list(done.values()) + run_all([one for one in chosen if one.name not in done], level, folder)
-    results.sort(key=lambda result: [one.name for one in LEVELS[level]].index(result.name))
+    results = list(done.values()) + run_all([job for job in chosen if job.name not in done], level, folder)
+    results.sort(key=lambda result: [job.name for job in LEVELS[level]].index(result.name))
     save(folder, results)
     print_table(level, results, time.monotonic() - began)
     failed = sum(result.outcome != "passed" for result in results)
@@ -169,7 +169,7 @@ def install(folder: Path) -> str | None:
 def run_all(jobs: list[Job], level: str, folder: Path) -> list[Result]:
     """Run jobs, two at a time, and those that must be alone after the others."""
     results: list[Result] = []
-    waiting = deque(sorted(jobs, key=lambda one: one.alone))
+    waiting = deque(sorted(jobs, key=lambda job: job.alone))
     running: set[Future[Result]] = set()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         while waiting or running:
@@ -212,8 +212,8 @@ def run(job: Job, level: str, folder: Path) -> Result:
             outcome = f"failed (more than {JOB_SECONDS[level]} s)"
     result = Result(job.name, outcome, time.monotonic() - began, os.getloadavg()[0])
     if report.exists():
-        said = json.loads(report.read_text())
-        result.tests, result.flaky = said["summary"], said["flaky"]
+        test_report = json.loads(report.read_text())
+        result.tests, result.flaky = test_report["summary"], test_report["flaky"]
     return result
 
 
@@ -236,8 +236,8 @@ def save(folder: Path, results: list[Result]) -> None:
 
 def commit() -> str:
     """Return the commit of the working tree."""
-    asked = ["git", "rev-parse", "HEAD"]
-    return subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    command = ["git", "rev-parse", "HEAD"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def tail_of(log: Path) -> str:

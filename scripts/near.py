@@ -42,19 +42,19 @@ def changed_files(base: str | None) -> list[Path]:
 
 def tests_near(changed: Iterable[Path], graph: grimp.ImportGraph) -> list[str]:
     """Return the files of tests near some changed files, by their paths from the root."""
-    found: set[Path] = set()
+    files: set[Path] = set()
     for path in changed:
         if path.name.startswith("test_") and "tests" in path.parts and (ROOT / path).exists():
-            found.add(path)
+            files.add(path)
         if path.suffix != ".py" or path.parts[0] != "packages" or path.parts[2] != "src":
             continue
         module = module_name(path)
-        found.update(_tests_of(module, "test_*.py"))
+        files.update(_tests_of(module, "test_*.py"))
         if module in graph.modules:
             for importer in graph.find_modules_that_directly_import(module):
                 name = importer.rpartition(".")[2]
-                found.update(_tests_of(importer, f"test_{name}.py"), _tests_of(importer, f"test_{name}_*.py"))
-    return sorted(map(str, found))
+                files.update(_tests_of(importer, f"test_{name}.py"), _tests_of(importer, f"test_{name}_*.py"))
+    return sorted(map(str, files))
 
 
 def _tests_of(module: str, pattern: str) -> list[Path]:

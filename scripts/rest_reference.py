@@ -42,10 +42,12 @@ def render() -> dict[str, str]:
         for method, operation in methods.items()
     ]
     texts = {
-        tag: "\n".join("\n".join(_operation(path, method, one)) for _, path, method, one in found)
-        for tag, found in groupby(operations, lambda operation: operation[0])
+        tag: "\n".join("\n".join(_operation(path, method, operation)) for _, path, method, operation in group)
+        for tag, group in groupby(operations, lambda operation: operation[0])
     }
-    objects = {name: "\n".join(_object(name, one)) for name, one in sorted(document["components"]["schemas"].items())}
+    objects = {
+        name: "\n".join(_object(name, schema)) for name, schema in sorted(document["components"]["schemas"].items())
+    }
     places = _places(texts, objects)
     pages = {f"{tag}.md": [f"# REST: {tag}\n", text] for tag, text in texts.items()}
     for name, place in places.items():
@@ -55,9 +57,11 @@ def render() -> dict[str, str]:
             pages[place].append("## Objects\n")
         pages[place].append(objects[name])
     summary = ["## Operations\n", "| | |", "|---|---|"]
-    for tag, path, method, one in operations:
+    for tag, path, method, entry in operations:
         anchor = re.sub(r"[^\w -]", "", f"{method} {path}").replace(" ", "-")
-        summary.append(f"| [`{method.upper()} {path}`]({tag}.md#{anchor.lower()}) | {_sentence(one['description'])} |")
+        summary.append(
+            f"| [`{method.upper()} {path}`]({tag}.md#{anchor.lower()}) | {_sentence(entry['description'])} |"
+        )
     index = [_HEAD, "\n".join(summary) + "\n"]
     return {name: _linked("\n".join(parts), name, places) for name, parts in {"index.md": index, **pages}.items()}
 
@@ -66,12 +70,12 @@ def _places(texts: Mapping[str, str], objects: Mapping[str, str]) -> dict[str, s
     """Return the page of each object: that of the one tag that uses it, or one of those for all."""
     users: dict[str, set[str]] = {name: set() for name in objects}
     for tag, text in texts.items():
-        left = _named(text)
-        while left:
-            name = left.pop()
+        remaining = _named(text)
+        while remaining:
+            name = remaining.pop()
             if tag not in users[name]:
                 users[name].add(tag)
-                left += _named(objects[name])
+                remaining += _named(objects[name])
     places: dict[str, str] = {}
     lines, page = LINES, ""
     for name, text in objects.items():
@@ -92,9 +96,9 @@ def _named(text: str) -> list[str]:
 def _linked(text: str, page: str, places: Mapping[str, str]) -> str:
     """Return a page with its links to objects made ones to their pages."""
 
-    def link(found: re.Match[str]) -> str:
-        place = places[found[1]]
-        return f"]({'' if place == page else place}#{found[1].lower()})"
+    def link(match: re.Match[str]) -> str:
+        place = places[match[1]]
+        return f"]({'' if place == page else place}#{match[1].lower()})"
 
     return re.sub(r"\]\(#:(\w+)\)", link, text)
 
@@ -112,21 +116,25 @@ def _operation(path: str, method: str, operation: Node) -> Iterator[str]:
             problems.append(status)
             continue
         types = " or ".join(_content(kind, inner) for kind, inner in content.items())
-        told = _cell(response["description"])
-        said = "" if told == "Successful Response" else f" {told.removesuffix('.') if types else told}"
-        yield f"- **{status}**{said}{': ' if types else ''}{types}"
+        description = _cell(response["description"])
+        suffix = (
+            ""
+            if description == "Successful Response"
+            else f" {description.removesuffix('.') if types else description}"
+        )
+        yield f"- **{status}**{suffix}{': ' if types else ''}{types}"
     yield f"- Problems: {', '.join(sorted(set(problems) - {'default'}))}\n"
 
 
 def _parameter(parameter: Node) -> str:
-    said = _told("required" if parameter["required"] else "", parameter.get("description", ""))
-    return f"| `{parameter['name']}` | {parameter['in']} | {_type(parameter['schema'])} | {said} |"
+    description = _told("required" if parameter["required"] else "", parameter.get("description", ""))
+    return f"| `{parameter['name']}` | {parameter['in']} | {_type(parameter['schema'])} | {description} |"
 
 
 def _body(operation: Node) -> Iterator[str]:
     for kind, content in operation.get("requestBody", {}).get("content", {}).items():
-        said = _cell(operation["requestBody"].get("description", ""))
-        yield f"| (body) | body | {_content(kind, content)} | {said} |"
+        description = _cell(operation["requestBody"].get("description", ""))
+        yield f"| (body) | body | {_content(kind, content)} | {description} |"
 
 
 def _content(kind: str, content: Node) -> str:
@@ -139,8 +147,8 @@ def _object(name: str, schema: Node) -> Iterator[str]:
     yield f"{' '.join(schema.get('description', '').replace('``', '`').split())}\n"
     yield from ("| member | type | |", "|---|---|---|")
     for member, inner in schema.get("properties", {}).items():
-        said = _told("" if member in schema.get("required", ()) else "optional", inner.get("description", ""))
-        yield f"| `{member}` | {_type(inner)} | {said} |"
+        description = _told("" if member in schema.get("required", ()) else "optional", inner.get("description", ""))
+        yield f"| `{member}` | {_type(inner)} | {description} |"
     yield ""
 
 
@@ -151,14 +159,14 @@ def _type(schema: Node) -> str:
     if options := schema.get("anyOf") or schema.get("oneOf"):
         return " or ".join(dict.fromkeys(_type(option) for option in options))
     if "enum" in schema:
-        return ", ".join(f"`{json.dumps(one)}`" for one in schema["enum"])
+        return ", ".join(f"`{json.dumps(choice)}`" for choice in schema["enum"])
     kind = schema.get("type", "any JSON")
     if kind == "array":
         return f"list of {_type(schema.get('items', {}))}"
-    least, most = (_number(schema[key]) if key in schema else "" for key in ("minimum", "maximum"))
-    if least and most:
-        return f"{kind} {least}–{most}"
-    return f"{kind} of at least {least}" if least else f"{kind} of at most {most}" if most else kind
+    minimum, maximum = (_number(schema[key]) if key in schema else "" for key in ("minimum", "maximum"))
+    if minimum and maximum:
+        return f"{kind} {minimum}–{maximum}"
+    return f"{kind} of at least {minimum}" if minimum else f"{kind} of at most {maximum}" if maximum else kind
 
 
 def _number(value: float) -> str:

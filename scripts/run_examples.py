@@ -32,9 +32,9 @@ def find(root: Path) -> list[Path]:
 
 def environment(home: str) -> dict[str, str]:
     """Take the caller's environment, less capset's settings, with this Python's commands first."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("CAPSET_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("CAPSET_")}
     bin_folder = str(Path(sys.executable).parent)
-    return kept | {"HOME": home, "PATH": os.pathsep.join([bin_folder, kept.get("PATH", os.defpath)])}
+    return inherited | {"HOME": home, "PATH": os.pathsep.join([bin_folder, inherited.get("PATH", os.defpath)])}
 
 
 def run(example: Path, seconds: float = SECONDS, *, python: Path | None = None) -> str | None:

@@ -49,25 +49,27 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--durations", type=Path, default=Path("tests/durations.json"))
     parser.add_argument("--save", action="store_true")
     parser.add_argument("--part", action="append", default=[])
-    own, others = parser.parse_known_args(arguments)
-    paths = [one for one in others if not one.startswith("-") and Path(one.partition("::")[0]).exists()]
-    options = [one for one in others if one not in paths]
-    paths += [folder for part in own.part for folder in folders_of(part)]
-    durations: dict[str, float] = json.loads(own.durations.read_text()) if own.durations.exists() else {}
+    parsed, others = parser.parse_known_args(arguments)
+    paths = [
+        argument for argument in others if not argument.startswith("-") and Path(argument.partition("::")[0]).exists()
+    ]
+    options = [argument for argument in others if argument not in paths]
+    paths += [folder for part in parsed.part for folder in folders_of(part)]
+    durations: dict[str, float] = json.loads(parsed.durations.read_text()) if parsed.durations.exists() else {}
     if any("::" in path for path in paths):
         shards = [paths]
     else:
-        shards = deal(files_of(paths or map(str, folders_of_tests(ROOT))), durations, own.processes)
+        shards = deal(files_of(paths or map(str, folders_of_tests(ROOT))), durations, parsed.processes)
     seed = random.SystemRandom().randrange(1 << 31)
-    if own.shuffle:
+    if parsed.shuffle:
         print(f"shuffled by {seed}: CAPSET_SHUFFLE={seed} has the same order", flush=True)
         os.environ.setdefault("CAPSET_SHUFFLE", str(seed))
     with tempfile.TemporaryDirectory(prefix="capset-tests-") as folder:
         reports = run(shards, options, Path(folder))
         failures = [failure for report in reports for failure in report["failures"]]
         flaky, failures = rerun(failures, Path(folder))
-    if own.save:
-        save(own.durations, durations, shards, reports)
+    if parsed.save:
+        save(parsed.durations, durations, shards, reports)
     counts = Counter[str]()
     for report in reports:
         counts.update(report["counts"])
@@ -86,7 +88,7 @@ def main(arguments: list[str]) -> int:
         print(f"a process of the tests ended with {broken[0]}")
     print(summary)
     if path := os.environ.get("CAPSET_REPORT"):
-        lines = [f"{one['test']}: {one['error']} (load {one['load']:.1f})" for one in flaky]
+        lines = [f"{failure['test']}: {failure['error']} (load {failure['load']:.1f})" for failure in flaky]
         Path(path).write_text(json.dumps({"summary": summary, "flaky": lines, "failures": failures}, indent=1))
     if broken:
         return broken[0]
@@ -110,10 +112,10 @@ def folders_of(part: str) -> list[str]:
 
 def files_of(paths: Iterable[str]) -> list[str]:
     """Return the files of tests below some paths."""
-    found: set[Path] = set()
+    files: set[Path] = set()
     for path in map(Path, paths):
-        found |= {path} if path.is_file() else set(path.resolve().rglob("test_*.py")) - set(ELSEWHERE.glob("*"))
-    return sorted(str(path.resolve().relative_to(ROOT)) for path in found)
+        files |= {path} if path.is_file() else set(path.resolve().rglob("test_*.py")) - set(ELSEWHERE.glob("*"))
+    return sorted(str(path.resolve().relative_to(ROOT)) for path in files)
 
 
 def deal(files: list[str], durations: Mapping[str, float], processes: int) -> list[list[str]]:
@@ -124,10 +126,10 @@ def deal(files: list[str], durations: Mapping[str, float], processes: int) -> li
         processes = 1
     shards: list[list[str]] = [[] for _ in range(max(1, min(processes, len(files))))]
     taken = [0.0] * len(shards)
-    for file in sorted(files, key=lambda one: -seconds[one]):
-        least = taken.index(min(taken))
-        shards[least].append(file)
-        taken[least] += seconds[file]
+    for file in sorted(files, key=lambda path: -seconds[path]):
+        shortest = taken.index(min(taken))
+        shards[shortest].append(file)
+        taken[shortest] += seconds[file]
     return [sorted(shard) for shard in shards if shard]
 
 
@@ -155,11 +157,11 @@ def run(shards: list[list[str]], options: list[str], folder: Path) -> list[dict[
 
 def rerun(failures: list[dict[str, Any]], folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Run failed tests that live on real time once more, one after the other; return those that pass, and the rest."""
-    again = [failure["test"] for failure in failures if failure["realtime"]]
-    if not again:
+    tests = [failure["test"] for failure in failures if failure["realtime"]]
+    if not tests:
         return [], failures
-    print(f"once more, alone: {', '.join(again)}", flush=True)
-    (report,) = run([again], [], folder)
+    print(f"once more, alone: {', '.join(tests)}", flush=True)
+    (report,) = run([tests], [], folder)
     if report["status"] not in (0, 1):
         return [], failures
     failed = {failure["test"] for failure in report["failures"]}

@@ -22,10 +22,10 @@ _TITLE: Final = re.compile(r"^# (?:REST: )?(.+)$", re.MULTILINE)
 @cache
 def pages() -> dict[str, str]:
     """Return the pages by their paths below ``docs/``."""
-    made = {"reference/modules.md": module_index.render()}
+    rendered = {"reference/modules.md": module_index.render()}
     for folder, texts in zip(FOLDERS, (cli_reference.render(), rest_reference.render()), strict=True):
-        made |= {f"{folder}/{name}": text for name, text in texts.items()}
-    return made
+        rendered |= {f"{folder}/{name}": text for name, text in texts.items()}
+    return rendered
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -46,15 +46,15 @@ def _complete(entries: list[Any]) -> None:  # the menu as YAML has it
         if not isinstance(entry, dict):
             continue
         sections = cast("dict[str, Any]", entry).values()
-        for section in (cast("list[Any]", one) for one in sections if isinstance(one, list)):
+        for section in (cast("list[Any]", child) for child in sections if isinstance(child, list)):
             _complete(section)
             for folder in FOLDERS:
-                if any(f"{folder}/index.md" in str(one) for one in section if not isinstance(one, str)):
+                if any(f"{folder}/index.md" in str(child) for child in section if not isinstance(child, str)):
                     others = (path for path in pages() if path.startswith(f"{folder}/"))
                     section += [{_title(path): path} for path in others if not path.endswith("/index.md")]
 
 
 def _title(path: str) -> str:
-    found = _TITLE.search(pages()[path])
-    title = found[1] if found else path
+    match = _TITLE.search(pages()[path])
+    title = match[1] if match else path
     return title[0].upper() + title[1:]

@@ -17,12 +17,12 @@ def certificate(name: str) -> tuple[str, str]:
     """Return a certificate for an address or a host, made by itself, and its key, both as PEM text."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.IPAddress(ip_address(name)) if name[0].isdigit() else x509.DNSName(name)
-    own = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
-    made = (
+    signed_certificate = (
         x509.CertificateBuilder()
-        .subject_name(own)
-        .issuer_name(own)
+        .subject_name(issuer)
+        .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
@@ -34,4 +34,4 @@ def certificate(name: str) -> tuple[str, str]:
     text = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return made.public_bytes(serialization.Encoding.PEM).decode(), text.decode()
+    return signed_certificate.public_bytes(serialization.Encoding.PEM).decode(), text.decode()

@@ -47,8 +47,8 @@ class Collector:
             return
         batch: Any = ExportTraceServiceRequest.FromString(body)
         for of in batch.resource_spans:
-            told = {one.key: one.value.string_value for one in of.resource.attributes}
-            self.services.add(told["service.name"])
+            attributes = {attribute.key: attribute.value.string_value for attribute in of.resource.attributes}
+            self.services.add(attributes["service.name"])
             for scope in of.scope_spans:
                 self.scopes.add(scope.scope.name)
                 self.spans += scope.spans
@@ -57,12 +57,12 @@ class Collector:
 @contextmanager
 def collecting() -> Generator[Collector]:
     """Give a collector that runs."""
-    found = Collector()
+    collector = Collector()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
-            found.take(self.path, gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body)
+            collector.take(self.path, gzip.decompress(body) if self.headers.get("content-encoding") == "gzip" else body)
             self.send_response(200)
             self.end_headers()
 
@@ -72,9 +72,9 @@ def collecting() -> Generator[Collector]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        found.url = f"http://127.0.0.1:{server.server_port}"
+        collector.url = f"http://127.0.0.1:{server.server_port}"
         try:
-            yield found
+            yield collector
         finally:
             server.shutdown()
             thread.join()

@@ -80,9 +80,9 @@ class Server:
         """Where PostgreSQL's programs of the server's version are."""
         return self._server.bin_path
 
-    def url(self, database: str, who: str = "postgres:") -> str:
+    def url(self, database: str, credentials: str = "postgres:") -> str:
         """Return the URL of a database for its owner, or for a ``USER:PASSWORD``."""
-        return self._server.get_uri(database).replace("postgres:@", f"{who}@", 1)
+        return self._server.get_uri(database).replace("postgres:@", f"{credentials}@", 1)
 
     async def prepare(self) -> None:
         """Make the template: a database with capset's tables in it."""
@@ -108,13 +108,13 @@ class Server:
             connection.execute("DROP SCHEMA IF EXISTS capset_runs CASCADE")  # of workers
             # In one go, which is far quicker than TRUNCATE, and than another database.
             tables = [sql.Identifier(table.name) for table in reversed(metadata.sorted_tables)]
-            connection.execute(sql.SQL("; ").join(sql.SQL("DELETE FROM {}").format(one) for one in tables))
+            connection.execute(sql.SQL("; ").join(sql.SQL("DELETE FROM {}").format(table) for table in tables))
         self._free.append(name)
 
     def _made(self) -> str:
         name = f"capset{next(self._numbers)}"
-        made = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
-        self.run(made.format(sql.Identifier(name), sql.Identifier(TEMPLATE)))
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+        self.run(statement.format(sql.Identifier(name), sql.Identifier(TEMPLATE)))
         return name
 
     def run(self, statement: sql.Composed | LiteralString) -> None:
@@ -144,19 +144,19 @@ class Server:
         if processes := self.processes():
             processes[0].kill()
             _, alive = psutil.wait_procs(processes, 5)
-            for one in alive:
-                one.kill()
+            for process in alive:
+                process.kill()
             psutil.wait_procs(alive, 5)
 
     def freeze(self) -> list[psutil.Process]:
         """Stop every process of the server with SIGSTOP, the postmaster first, and return them."""
         frozen: list[psutil.Process] = []
-        for one in self.processes():
+        for process in self.processes():
             try:
-                one.send_signal(signal.SIGSTOP)
+                process.send_signal(signal.SIGSTOP)
             except psutil.NoSuchProcess:
                 continue  # a connection that has ended
-            frozen.append(one)
+            frozen.append(process)
         return frozen
 
     def remove(self) -> None:

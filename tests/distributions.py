@@ -20,7 +20,9 @@ UV = Path(sys.executable).with_name("uv")
 def make_wheel(folder: Path, name: str, version: str, files: Mapping[str, str | bytes], entry_points: str = "") -> Path:
     """Write a wheel of these files, by their paths, with a RECORD as PEP 427 wants it."""
     info = f"{name}-{version}.dist-info"
-    contents: dict[str, bytes] = {path: one.encode() if isinstance(one, str) else one for path, one in files.items()}
+    contents: dict[str, bytes] = {
+        path: content.encode() if isinstance(content, str) else content for path, content in files.items()
+    }
     contents[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode()
     contents[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     if entry_points:
@@ -44,8 +46,8 @@ def install_wheel(wheel: Path, target: Path) -> Path:
 def fresh_import(name: str, root: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Import a module from a folder, whatever other version of its package was imported before."""
     top = name.partition(".")[0]
-    for known in [one for one in sys.modules if one.partition(".")[0] == top]:
-        monkeypatch.delitem(sys.modules, known)
+    for module_name in [module for module in sys.modules if module.partition(".")[0] == top]:
+        monkeypatch.delitem(sys.modules, module_name)
     monkeypatch.syspath_prepend(str(root))
     importlib.invalidate_caches()
     return importlib.import_module(name)

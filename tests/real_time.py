@@ -80,8 +80,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """Fail an unmarked test that depended on real time, by itself or by its fixtures."""
     yield
     is_marked = any(item.get_closest_marker(mark) for mark in MARKS)
-    if UNIT in str(item.path) and (seen := _outside | (set() if is_marked else _seen)):
-        pytest.fail(f"as a unit test it {'; it '.join(sorted(seen))}: move it to integration", pytrace=False)
+    if UNIT in str(item.path) and (violations := _outside | (set() if is_marked else _seen)):
+        pytest.fail(f"as a unit test it {'; it '.join(sorted(violations))}: move it to integration", pytrace=False)
     if _seen and not is_marked:
         pytest.fail(f"without the mark `realtime` it {'; it '.join(sorted(_seen))}", pytrace=False)
 
@@ -133,24 +133,24 @@ def _watch_start(start: Any) -> Any:
 
 
 def _watch_listen(listen: Any) -> Any:
-    def watched(here: socket.socket, *arguments: Any) -> Any:
+    def watched(sock: socket.socket, *arguments: Any) -> Any:
         _outside.add(f"listens at {_origin()}")
-        listen(here, *arguments)
-        _listening.add(here)
+        listen(sock, *arguments)
+        _listening.add(sock)
 
     return watched
 
 
 def _watch_connect(connect: Any) -> Any:
-    def watched(here: socket.socket, address: Any) -> Any:
+    def watched(sock: socket.socket, address: Any) -> Any:
         _outside.add(f"connects at {_origin()}")
         try:
-            return connect(here, address)
+            return connect(sock, address)
         finally:
-            own = {_key(listener.getsockname()) for listener in _listening if listener.fileno() >= 0}
-            if _key(address) not in own | service_ports and not _is_a_service():
+            own_addresses = {_key(listener.getsockname()) for listener in _listening if listener.fileno() >= 0}
+            if _key(address) not in own_addresses | service_ports and not _is_a_service():
                 try:
-                    here.getpeername()
+                    sock.getpeername()
                 except OSError:
                     pass  # refused
                 else:
@@ -159,16 +159,16 @@ def _watch_connect(connect: Any) -> Any:
     return watched
 
 
-def note_outside(what: str) -> None:
+def note_outside(deed: str) -> None:
     """Note what a unit test may not do, where the plugin cannot see it."""
-    _outside.add(what)
+    _outside.add(deed)
 
 
 def take() -> set[str]:
     """Return and clear the record of this test."""
-    seen = {*_seen}
+    uses = {*_seen}
     _seen.clear()
-    return seen
+    return uses
 
 
 def _origin() -> str:

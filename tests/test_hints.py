@@ -27,18 +27,18 @@ VALUE = "VALUE"
 def said(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield every text of a module but its documentation, with its line; what is filled in is ``VALUE``."""
     nodes = list(ast.walk(tree))
-    left_out = {id(one.value) for one in nodes if isinstance(one, ast.Expr)}
-    for one in nodes:
-        if isinstance(one, ast.JoinedStr):
-            left_out |= {id(part) for part in one.values}
-    for one in nodes:
-        if id(one) in left_out:
+    left_out = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            left_out |= {id(part) for part in node.values}
+    for node in nodes:
+        if id(node) in left_out:
             continue
-        if isinstance(one, ast.Constant) and isinstance(one.value, str):
-            yield one.lineno, one.value
-        elif isinstance(one, ast.JoinedStr):
-            parts = (part.value if isinstance(part, ast.Constant) else VALUE for part in one.values)
-            yield one.lineno, "".join(map(str, parts))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+        elif isinstance(node, ast.JoinedStr):
+            parts = (part.value if isinstance(part, ast.Constant) else VALUE for part in node.values)
+            yield node.lineno, "".join(map(str, parts))
 
 
 @cache
@@ -68,8 +68,8 @@ def options() -> frozenset[str]:
     """Return the options of all commands."""
 
     def of(command: Any) -> Iterator[str]:
-        for one in command.params:
-            yield from (*one.opts, *one.secondary_opts)
+        for parameter in command.params:
+            yield from (*parameter.opts, *parameter.secondary_opts)
         for inner in getattr(command, "commands", {}).values():
             yield from of(inner)
 
@@ -79,8 +79,8 @@ def options() -> frozenset[str]:
 def commands() -> Iterator[tuple[str, str, list[str]]]:
     """Yield each command in a message: where, the text, and its words up to what is no part of it."""
     for where, text in texts():
-        for found in re.finditer(r"(?<![\w/.-])(?<!from )capset (?=[a-z])", text):
-            words = re.split(r"(?<=\S) ", re.split(r"[;,)`]|[.:](?: |$)|\n", text[found.end() :])[0])
+        for match in re.finditer(r"(?<![\w/.-])(?<!from )capset (?=[a-z])", text):
+            words = re.split(r"(?<=\S) ", re.split(r"[;,)`]|[.:](?: |$)|\n", text[match.end() :])[0])
             command, path = root(), list[str]()
             while words and words[0] in getattr(command, "commands", {}):
                 command = command.commands[words[0]]
@@ -93,15 +93,15 @@ def commands() -> Iterator[tuple[str, str, list[str]]]:
                 if not (word.startswith("--") or needs_value or re.fullmatch(r"(?:[a-z]+:)?[A-Z]+|.*VALUE.*", word)):
                     break
                 taken.append(word)
-                needs_value = any(word in one.opts and not one.is_flag for one in command.params)
+                needs_value = any(word in parameter.opts and not parameter.is_flag for parameter in command.params)
             yield where, text, [*path, *taken]
 
 
 def test_a_command_in_a_message_is_taken_as_it_is_written() -> None:
-    found = list(commands())
-    assert len(found) > 30, "otherwise this would show nothing"
-    assert ["mcp", "lock", "FILE"] in [words for _, _, words in found]
-    for where, text, typed in found:
+    typed_commands = list(commands())
+    assert len(typed_commands) > 30, "otherwise this would show nothing"
+    assert ["mcp", "lock", "FILE"] in [words for _, _, words in typed_commands]
+    for where, text, typed in typed_commands:
         command, path, words = root(), list[str](), typed
         while words and words[0] in getattr(command, "commands", {}):
             command = command.commands[words[0]]
@@ -119,14 +119,14 @@ def test_a_command_in_a_message_is_taken_as_it_is_written() -> None:
 
 
 def test_an_option_in_a_message_is_an_option_of_a_command() -> None:
-    found = [
-        (where, text, one)
+    named_options = [
+        (where, text, option)
         for where, text in texts()
         if not where.startswith(_OTHERS)
-        for one in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)
+        for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", text)
     ]
-    assert len(found) > 30, "otherwise this would show nothing"
-    assert [one for one in found if one[2] not in options()] == []
+    assert len(named_options) > 30, "otherwise this would show nothing"
+    assert [entry for entry in named_options if entry[2] not in options()] == []
 
 
 API: dict[str, Any] = {
@@ -146,11 +146,11 @@ _CALL = re.compile(rf"\b({'|'.join(API)})(?:\.(\w+))?\(((?:[^()]|\([^()]*\))*)\)
 
 
 def test_a_call_in_a_message_is_one_that_there_is() -> None:
-    found = [(where, text, *call.groups()) for where, text in texts() for call in _CALL.finditer(text)]
-    assert len(found) > 10, "otherwise this would show nothing"
-    for where, text, owner, name, arguments in found:
+    calls = [(where, text, *call.groups()) for where, text in texts() for call in _CALL.finditer(text)]
+    assert len(calls) > 10, "otherwise this would show nothing"
+    for where, text, owner, name, arguments in calls:
         called = API[owner] if name is None else getattr(API[owner], name)
         parameters = inspect.signature(called).parameters
-        takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
-        for one in re.findall(r"(\w+)=(?!=)", re.sub(r"\([^()]*\)", "", arguments)):
-            assert takes_any or one in parameters, f"{where}: {text}"
+        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+        for keyword in re.findall(r"(\w+)=(?!=)", re.sub(r"\([^()]*\)", "", arguments)):
+            assert takes_any or keyword in parameters, f"{where}: {text}"

@@ -90,10 +90,10 @@ def test_each_is_documented(name: str) -> None:
     if inspect.isclass(value):
         undocumented = [
             member
-            for member, found in vars(value).items()
+            for member, attribute in vars(value).items()
             if not member.startswith("_")
-            and (inspect.isfunction(found) or isinstance(found, property))
-            and not inspect.getdoc(found)
+            and (inspect.isfunction(attribute) or isinstance(attribute, property))
+            and not inspect.getdoc(attribute)
         ]
         assert not undocumented, f"{name}: {undocumented}"
 

@@ -40,9 +40,9 @@ async def test_a_sleep_is_seen_once_it_has_ended() -> None:
 
 
 def test_a_process_and_a_connection_to_it_are_seen() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as here, socket.create_connection(here.getsockname()):
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()):
         assert seen() == [], "it is of this process"
-        port = here.getsockname()[1]
+        port = listener.getsockname()[1]
     with subprocess.Popen([sys.executable, "-c", LISTENS, str(port)], stdout=subprocess.PIPE, text=True) as other:
         assert seen() == ["starts a"]
         assert other.stdout is not None

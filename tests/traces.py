@@ -43,9 +43,9 @@ class Traces:
     def tree(self) -> list[str]:
         """The names of all spans, each indented below its parent; the children of one in the order of their start."""
         children: dict[int | None, list[ReadableSpan]] = {}
-        known = {id_of(span) for span in self.spans}
+        ids = {id_of(span) for span in self.spans}
         for span in self.spans:
-            above = span.parent.span_id if span.parent and span.parent.span_id in known else None
+            above = span.parent.span_id if span.parent and span.parent.span_id in ids else None
             children.setdefault(above, []).append(span)
 
         def lines(above: int | None, depth: int) -> list[str]:

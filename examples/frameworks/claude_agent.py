@@ -35,9 +35,9 @@ async def pay(sum: int) -> str:
 
 async def answer(request: Request) -> Response:
     """Answer as Claude would: with two calls, and a word once the results are there."""
-    given = await request.json()
+    body = await request.json()
     blocks: Sequence[tuple[dict[str, Any], dict[str, Any]]]
-    if any(one["role"] == "assistant" for one in given["messages"]):
+    if any(turn["role"] == "assistant" for turn in body["messages"]):
         blocks, reason = [({"type": "text", "text": ""}, {"type": "text_delta", "text": "Both are paid."})], "end_turn"
     else:
         blocks, reason = [call(7, "a"), call(500, "b")], "tool_use"
@@ -45,7 +45,7 @@ async def answer(request: Request) -> Response:
         "id": "m",
         "type": "message",
         "role": "assistant",
-        "model": given["model"],
+        "model": body["model"],
         "content": [],
     }
     usage = {"input_tokens": 1, "output_tokens": 1}
@@ -95,13 +95,13 @@ async def main() -> None:
     async with Kernel(store="sqlite:///capset.db") as kernel, kernel.open(clerk, principal=Principal("ada")) as session:
         async with CapsetClient(session, options, defers=True) as client:
             await client.query("Pay 7 for the paper and 500 for the desk.")
-            held = await follow(client)
-            assert held.deferred_tool_use is not None
-            print("somebody has to approve", held.deferred_tool_use.name, held.deferred_tool_use.input)
-            request = client.approval_of(held.deferred_tool_use.id)
+            deferred = await follow(client)
+            assert deferred.deferred_tool_use is not None
+            print("somebody has to approve", deferred.deferred_tool_use.name, deferred.deferred_tool_use.input)
+            request = client.approval_of(deferred.deferred_tool_use.id)
             assert request is not None
             await kernel.approvals.decide(request, Answer(approved=True), by=Principal("boss"))
-            options = replace(options, resume=held.session_id)
+            options = replace(options, resume=deferred.session_id)
         async with CapsetClient(session, options, defers=True) as client:
             print((await follow(client)).result)
         print("chain holds:", (await kernel.audit.verify()).ok)

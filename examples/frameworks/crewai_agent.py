@@ -24,7 +24,7 @@ class ScriptedLLM(BaseLLM):
 
     def call(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
         """Answer as a model of OpenAI's does."""
-        read = [one["content"] for one in messages if one["role"] == "tool"]
+        read = [message["content"] for message in messages if message["role"] == "tool"]
         if len(read) == 3:
             return f"I read: {read}"
         function = {"name": "add", "arguments": json.dumps({"a": len(read), "b": 1})}

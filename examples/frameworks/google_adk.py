@@ -48,9 +48,9 @@ async def say(runner: InMemoryRunner, kernel: Kernel, parts: list[Part]) -> list
             print("the model reads:", result.response)
         for call in event.get_function_calls():
             if call.name == "adk_request_confirmation":
-                asked = call.args or {}
-                print("somebody has to approve", asked["originalFunctionCall"]["args"])
-                request = asked["toolConfirmation"]["payload"]["approval"]
+                arguments = call.args or {}
+                print("somebody has to approve", arguments["originalFunctionCall"]["args"])
+                request = arguments["toolConfirmation"]["payload"]["approval"]
                 await kernel.approvals.decide(request, Answer(approved=True), by=Principal("boss"))
                 confirmed = FunctionResponse(id=call.id, name=call.name, response={"confirmed": True})
                 answers.append(Part(function_response=confirmed))

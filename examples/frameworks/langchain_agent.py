@@ -52,10 +52,10 @@ async def main() -> None:
         start: Any = {"messages": [("user", "Pay 7 for the paper and 500 for the desk.")]}
         result = await agent.ainvoke(start, thread)
         answers: dict[str, Any] = {}
-        for held in result["__interrupt__"]:
-            print("somebody has to approve", held.value["name"], held.value["args"])
-            await kernel.approvals.decide(held.value["approval"], Answer(approved=True), by=Principal("boss"))
-            answers[held.id] = {"type": "approve"}
+        for interrupt in result["__interrupt__"]:
+            print("somebody has to approve", interrupt.value["name"], interrupt.value["args"])
+            await kernel.approvals.decide(interrupt.value["approval"], Answer(approved=True), by=Principal("boss"))
+            answers[interrupt.id] = {"type": "approve"}
         result = await agent.ainvoke(Command(resume=answers), thread)
         for message in result["messages"]:
             if isinstance(message, ToolMessage):

@@ -30,7 +30,7 @@ def answer(messages: Sequence[ChatMessage], **options: Any) -> ChatMessage:
     if messages[-1].role == "tool":
         return ChatMessage(role="assistant", content="Both are paid.")
     calls = [("a", {"sum": 7}), ("b", {"sum": 500})]
-    blocks = [ToolCallBlock(tool_call_id=call, tool_name="pay", tool_kwargs=given) for call, given in calls]
+    blocks = [ToolCallBlock(tool_call_id=call, tool_name="pay", tool_kwargs=arguments) for call, arguments in calls]
     return ChatMessage(role="assistant", blocks=blocks)
 
 

@@ -103,7 +103,7 @@ async def _measure(*, rounds: int) -> list[Row]:
         jobs: dict[str, Callable[[SessionRow | None], Awaitable[object]]] = {
             "pydantic-ai": lambda _: plain.run("go"),
             "pydantic-ai, streamed": lambda _: streamed(),
-            **{name: one.turn for name, one in hosts.items()},
+            **{name: hosted.turn for name, hosted in hosts.items()},
         }
         times: dict[str, list[float]] = {name: [] for name in jobs}
         for _ in range(rounds + 1):  # the first round warms up
@@ -114,6 +114,6 @@ async def _measure(*, rounds: int) -> list[Row]:
                     await job(session)
                 times[name].append((time.process_time() - began) / 3)
     took = {name: median(some[1:]) for name, some in times.items()}
-    told = {name: f"{seconds * 1e3:.1f} ms" for name, seconds in took.items()}
+    peers = {name: f"{seconds * 1e3:.1f} ms" for name, seconds in took.items()}
     value = round(took["capset"] / took["pydantic-ai"], 2)
-    return [Row(f"agent turn, {CALLS} reading calls, CPU", value, "times pydantic-ai", TARGET, "at most", told)]
+    return [Row(f"agent turn, {CALLS} reading calls, CPU", value, "times pydantic-ai", TARGET, "at most", peers)]

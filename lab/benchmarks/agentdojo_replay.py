@@ -60,7 +60,7 @@ class Suite:
         """Take a suite of AgentDojo's, which has no types of its own that could be imported here."""
         self._suite = suite
         self._environment: Any = None
-        tools = [self._tool(one) for one in suite.tools]
+        tools = [self._tool(function) for function in suite.tools]
         self._agent = Agent(name, system_prompt="Do the task.", uses=[Capability(name, tools=tools)])
 
     async def replay(self, folder: Path) -> list[Outcome]:
@@ -72,16 +72,25 @@ class Suite:
         """Return a function of the suite as a tool: its arguments are those that are no parts of the environment."""
         hints = get_type_hints(function.run, include_extras=True)
         parameters = inspect.signature(function.run).parameters.values()
-        given = [one.replace(annotation=hints[one.name]) for one in parameters if one.name not in function.dependencies]
+        tool_parameters = [
+            parameter.replace(annotation=hints[parameter.name])
+            for parameter in parameters
+            if parameter.name not in function.dependencies
+        ]
 
         async def run(**arguments: Any) -> Any:
-            parts = {name: one.extract_dep_from_env(self._environment) for name, one in function.dependencies.items()}
+            parts = {
+                name: dependency.extract_dep_from_env(self._environment)
+                for name, dependency in function.dependencies.items()
+            }
             return to_jsonable_python(function.run(**arguments, **parts))
 
         run.__name__ = run.__qualname__ = function.name
         run.__doc__ = function.description
-        run.__annotations__ = {one.name: one.annotation for one in given} | {"return": object}
-        vars(run)["__signature__"] = inspect.Signature(given, return_annotation=object)
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in tool_parameters} | {
+            "return": object
+        }
+        vars(run)["__signature__"] = inspect.Signature(tool_parameters, return_annotation=object)
         return tool(effect="read" if function.name.startswith(READS) else "write")(run)
 
     async def _task(self, database: Path, name: str, task: Any) -> Outcome:
@@ -91,7 +100,7 @@ class Suite:
         before = environment.model_copy(deep=True)
         calls = task.ground_truth(environment.model_copy(deep=True))
         output = task.GROUND_TRUTH_OUTPUT if is_users else "Done."
-        steps = [ScriptStep(calls=[ToolCall(tool=one.function, arguments=dict(one.args))]) for one in calls]
+        steps = [ScriptStep(calls=[ToolCall(tool=call.function, arguments=dict(call.args))]) for call in calls]
         prompt = task.PROMPT if is_users else task.GOAL
         records, last = await self._turn(database, ScriptedModel(*steps, output or "Done."), prompt)
         failed = [f"{tool}: {outcome}" for tool, outcome in records if outcome != "succeeded"]
@@ -116,9 +125,9 @@ class Suite:
             turn = (await turns.begin(row, new)).turn
             await turns.wait(turn)
             await kernel.audit.flush()
-            found = (await kernel.audit.query(AuditQuery(correlation=turn, limit=200))).items
+            audit_records = (await kernel.audit.query(AuditQuery(correlation=turn, limit=200))).items
             events = (await kernel.store.events.read(row.id, after=0, limit=1_000)).items
-        records = [(str(one.tool), one.outcome) for one in found if one.phase != "intent"]
+        records = [(str(record.tool), record.outcome) for record in audit_records if record.phase != "intent"]
         return records, f"{events[-1].type} {events[-1].data[:200]}"
 
 
@@ -137,15 +146,18 @@ async def replay() -> bool:
     calls = succeeded = checked = reached = others = 0
     for name, suite in get_suites(VERSION).items():
         with tempfile.TemporaryDirectory() as folder:
-            found = await Suite(name, suite).replay(Path(folder))
-        own, goals = sum(one.calls for one in found), [one for one in found if one.is_checked]
-        done, met = sum(one.succeeded for one in found), sum(one.is_reached for one in goals)
-        print(f"{name:10} {done} of {own} calls, {met} of {len(goals)} goals", flush=True)
-        for one in found:
-            if one.problem or not one.is_reached:
-                others += not one.is_checked and not one.is_reached
-                print(f"  {one.name}: {one.problem or 'its goal was not reached'}")
-        calls, succeeded, checked, reached = calls + own, succeeded + done, checked + len(goals), reached + met
+            outcomes = await Suite(name, suite).replay(Path(folder))
+        suite_calls, goals = (
+            sum(outcome.calls for outcome in outcomes),
+            [outcome for outcome in outcomes if outcome.is_checked],
+        )
+        done, met = sum(outcome.succeeded for outcome in outcomes), sum(outcome.is_reached for outcome in goals)
+        print(f"{name:10} {done} of {suite_calls} calls, {met} of {len(goals)} goals", flush=True)
+        for task_outcome in outcomes:
+            if task_outcome.problem or not task_outcome.is_reached:
+                others += not task_outcome.is_checked and not task_outcome.is_reached
+                print(f"  {task_outcome.name}: {task_outcome.problem or 'its goal was not reached'}")
+        calls, succeeded, checked, reached = calls + suite_calls, succeeded + done, checked + len(goals), reached + met
     print(f"{'all':10} {succeeded} of {calls} calls, {reached} of {checked} goals (asked: {CALLS} and {GOALS})")
     return succeeded == calls == CALLS and reached == checked == GOALS and not others
 

@@ -48,15 +48,15 @@ async def _measure(folder: Path, *, rounds: int) -> list[Row]:
             "approved": lambda: _approved(kernel, deferring),
         }
         times = await in_turns(jobs, rounds=rounds)
-    told = {name: f"{microseconds / 1000:.2f} ms" for name, microseconds in times.items()}
+    peers = {name: f"{microseconds / 1000:.2f} ms" for name, microseconds in times.items()}
     value = round(times["approved"] / times["alone"], 2)
-    return [Row("a call, its request and its approval", value, "times a call with an effect", TARGET, "at most", told)]
+    return [Row("a call, its request and its approval", value, "times a call with an effect", TARGET, "at most", peers)]
 
 
 async def _approved(kernel: Kernel, session: Session) -> int:
     """Make a call that is refused until it is approved, approve it, and make it again."""
     try:
         return await session.call(pay_much, amount=1)
-    except ApprovalRequired as asked:
-        await kernel.approvals.decide(asked.approval or "", Answer(approved=True), by=BOSS)
+    except ApprovalRequired as refusal:
+        await kernel.approvals.decide(refusal.approval or "", Answer(approved=True), by=BOSS)
     return await session.call(pay_much, amount=1)

@@ -94,8 +94,8 @@ def _hashed(path: Path) -> float:
         names = [column[0] for column in cursor.description]
         for row in cursor:
             columns = {name: value for name, value in zip(names, row, strict=True) if value is not None}
-            written = columns.pop("hash")
+            stored_hash = columns.pop("hash")
             text = json.dumps(columns | {"kind": "record"}, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-            if hashlib.sha256(text.encode()).hexdigest() != written:
+            if hashlib.sha256(text.encode()).hexdigest() != stored_hash:
                 raise RuntimeError(f"record {columns['seq']} has another hash")
         return time.perf_counter() - began

@@ -29,9 +29,11 @@ class Answer(BaseModel):
 
 
 @app.post("/v1/sessions/{id}/calls")
-async def call(id: str, wanted: Call) -> Answer:
+async def call(id: str, request: Call) -> Answer:
     """Add two numbers."""
-    return Answer(status="success", result=wanted.arguments["a"] + wanted.arguments["b"], call_id=id, duration_ms=0.01)
+    return Answer(
+        status="success", result=request.arguments["a"] + request.arguments["b"], call_id=id, duration_ms=0.01
+    )
 
 
 def main() -> None:

@@ -19,16 +19,16 @@ def compared(before: Sequence[Row], after: Sequence[Row]) -> list[tuple[Row | No
 
     A negative share is worse. There is none for a row that is new, or measures something else than before.
     """
-    known = {(row["name"], row["unit"]): row for row in before}
-    found: list[tuple[Row | None, Row, float | None]] = []
+    earlier_rows = {(row["name"], row["unit"]): row for row in before}
+    comparisons: list[tuple[Row | None, Row, float | None]] = []
     for row in after:
-        earlier = known.get((row["name"], row["unit"]))
+        earlier = earlier_rows.get((row["name"], row["unit"]))
         share = None
         if earlier is not None and earlier["value"] and row["value"]:
             ratio = row["value"] / earlier["value"]
             share = ratio - 1 if row["direction"] == "at least" else 1 / ratio - 1
-        found.append((earlier, row, share))
-    return found
+        comparisons.append((earlier, row, share))
+    return comparisons
 
 
 def table(before: Sequence[Row], after: Sequence[Row]) -> str:
@@ -36,11 +36,11 @@ def table(before: Sequence[Row], after: Sequence[Row]) -> str:
     lines = ["| what | before | after | | asked |", "|---|---|---|---|---|"]
     for earlier, row, share in compared(before, after):
         was = "–" if earlier is None else f"{earlier['value']:g}"
-        told = "" if share is None else f"{abs(share):.0%} {'better' if share > 0 else '**worse**'}"
+        change = "" if share is None else f"{abs(share):.0%} {'better' if share > 0 else '**worse**'}"
         if share is not None and abs(share) <= NOISE:
-            told = "as good"
-        asked = f"{row['direction']} {row['target']:g}{'' if row['met'] else ': **not met**'}"
-        lines.append(f"| {row['name']} | {was} | {row['value']:g} {row['unit']} | {told} | {asked} |")
+            change = "as good"
+        target = f"{row['direction']} {row['target']:g}{'' if row['met'] else ': **not met**'}"
+        lines.append(f"| {row['name']} | {was} | {row['value']:g} {row['unit']} | {change} | {target} |")
     return "\n".join(lines)
 
 
@@ -49,8 +49,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m lab.benchmarks.compare", description=__doc__)
     for name in ("before", "after"):
         parser.add_argument(name, type=Path, help="what python -m lab.benchmarks --save has written")
-    given = parser.parse_args()
-    before, after = (json.loads(path.read_text(encoding="utf-8"))["rows"] for path in (given.before, given.after))
+    options = parser.parse_args()
+    before, after = (json.loads(path.read_text(encoding="utf-8"))["rows"] for path in (options.before, options.after))
     print(table(before, after))
     return int(any(share is not None and share < -NOISE for _, _, share in compared(before, after)))
 

@@ -52,8 +52,8 @@ def measure(*, quick: bool) -> list[Row]:
     curve = {f"{size} tools": f"{each * size * 1000:.2f} ms" for size, each in per_tool.items()}
     growth = per_tool[sizes[-1]] / per_tool[100]
     kernel, agent = Kernel(store="memory://"), agent_of(100)
-    known = {agent: kernel.compose(agent)}
-    empty, lookup, cached = _costs((lambda: None, lambda: known[agent], lambda: kernel.compose(agent)))
+    compositions = {agent: kernel.compose(agent)}
+    empty, lookup, cached = _costs((lambda: None, lambda: compositions[agent], lambda: kernel.compose(agent)))
     prices = {"dict lookup": f"{(lookup - empty) * 1e9:.0f} ns", "kernel.compose": f"{(cached - empty) * 1e9:.0f} ns"}
     return [
         Row(

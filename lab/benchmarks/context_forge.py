@@ -44,15 +44,17 @@ def calling(folder: Path, upstream: str, tool: str) -> Generator[tuple[str, byte
         )  # fmt: skip
     try:
         _wait(process, address)
-        made = subprocess.run(
+        completed = subprocess.run(
             [BIN / "python", "-m", "mcpgateway.utils.create_jwt_token", "--username", _ADMIN, "--exp", "60", "--admin"],
             cwd=folder, env=environ, check=True, capture_output=True, text=True,
         )  # fmt: skip
-        token = made.stdout.split()[-1]
+        token = completed.stdout.split()[-1]
         about = {"name": "up", "url": f"{upstream}/mcp", "transport": "STREAMABLEHTTP"}
         _ask(address, "/v1/gateways", token, about)
-        (found,) = _ask(address, "/v1/tools", token)
-        server = _ask(address, "/v1/servers", token, {"server": {"name": "all", "associated_tools": [found["id"]]}})
+        (registered,) = _ask(address, "/v1/tools", token)
+        server = _ask(
+            address, "/v1/servers", token, {"server": {"name": "all", "associated_tools": [registered["id"]]}}
+        )
         yield address, _request(f"/servers/{server['id']}/mcp", token, f"up-{tool}")
     finally:
         process.terminate()

@@ -45,17 +45,17 @@ async def _measure(rounds: int) -> list[Row]:
     hundred = _agent(
         [replace(template, permissions=frozenset({kinds[n % 7]}), policies=(policies[n % 10],)) for n in range(100)]
     )
-    changing = [replace(template, permissions=frozenset({one})) for one in _permissions]
+    changing = [replace(template, permissions=frozenset({permission})) for permission in _permissions]
     thousand = _agent([*changing, *[replace(template, permissions=frozenset()) for _ in range(1000 - CHOICES)]])
-    some = [Principal("reader", permissions=set(held)) for held in islice(_choices(kinds), 1, CHOICES)]
-    whole = Principal("reader", permissions=set(kinds))
-    all_but_one = [Principal("reader", permissions=_permissions - {one}) for one in _permissions]
-    remembered = await _beside_sha(hundred, rounds, [whole])
-    took = await _beside_sha(hundred, rounds // 4, [whole], between=some)
-    again = await _beside_sha(thousand, rounds // 3, all_but_one)
+    some = [Principal("reader", permissions=set(subset)) for subset in islice(_choices(kinds), 1, CHOICES)]
+    full_reader = Principal("reader", permissions=set(kinds))
+    all_but_one = [Principal("reader", permissions=_permissions - {permission}) for permission in _permissions]
+    remembered = await _beside_sha(hundred, rounds, [full_reader])
+    took = await _beside_sha(hundred, rounds // 4, [full_reader], between=some)
+    changed = await _beside_sha(thousand, rounds // 3, all_but_one)
     return [
         _row("evaluate 100 tools, 10 policies, 2 of which suspend, runtime hash", *took, HUNDRED, remembered[0]),
-        _row("evaluate 1,000 tools, one of them changed, runtime hash", *again, CHANGED),
+        _row("evaluate 1,000 tools, one of them changed, runtime hash", *changed, CHANGED),
     ]
 
 
@@ -72,7 +72,7 @@ def _row(name: str, took: float, sha: float, size: int, target: float, remembere
 
 
 def _agent(tools: list[Tool[[str, int], list[str]]]) -> Composition:
-    return compose(Agent("bench", tools=[replace(one, name=f"t{next(_names)}") for one in tools]))
+    return compose(Agent("bench", tools=[replace(tool, name=f"t{next(_names)}") for tool in tools]))
 
 
 async def _beside_sha(

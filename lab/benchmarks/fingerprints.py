@@ -62,7 +62,7 @@ def _first_hash(rounds: int) -> Row:
     }
     size = len(canonical(payload))
     seconds = _best(jobs, rounds)
-    peers = {name: f"{one * 1e6:.1f} µs" for name, one in seconds.items()}
+    peers = {name: f"{elapsed * 1e6:.1f} µs" for name, elapsed in seconds.items()}
     return Row(
         "a 1.5 kB tool's first hash",
         round(seconds["capset"] / seconds["rfc8785"], 3),

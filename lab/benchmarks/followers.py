@@ -29,13 +29,13 @@ _ADDRESS = re.compile(r"capset serves (http://\S+)")
 
 def make_keys(db: str) -> list[str]:
     """Create a key for each principal."""
-    found: list[str] = []
+    keys: list[str] = []
     for number in range(PRINCIPALS):
         command = [CAPSET, "key", "create", f"k{number}", "--principal", f"p{number}", "--db", db, "--json"]
         command += [word for scope in ("read", "call", "write") for word in ("--scope", scope)]
         done = subprocess.run(command, capture_output=True, check=True, text=True)
-        found.append(json.loads(done.stdout)["key"])
-    return found
+        keys.append(json.loads(done.stdout)["key"])
+    return keys
 
 
 def cpu_seconds(pid: int) -> float:
@@ -49,8 +49,8 @@ async def make_sessions(url: str, key: str, count: int) -> list[str]:
     async with httpx2.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {key}"}, trust_env=False) as client:
         agent = (await client.post("/v1/agents", json={"name": "idler", "capabilities": ["noop"]})).raise_for_status()
         body = {"agent_id": agent.json()["id"]}
-        made = [(await client.post("/v1/sessions", json=body)).raise_for_status() for _ in range(count)]
-        return [one.json()["id"] for one in made]
+        responses = [(await client.post("/v1/sessions", json=body)).raise_for_status() for _ in range(count)]
+        return [response.json()["id"] for response in responses]
 
 
 async def follow(url: str, key: str, session: str) -> asyncio.StreamWriter:
@@ -67,14 +67,14 @@ async def follow(url: str, key: str, session: str) -> asyncio.StreamWriter:
 async def measure(url: str, pid: int, keys: list[str], count: int, seconds: float) -> float:
     """Return the share of one core that the server takes with this many idle followers."""
     share = count // len(keys)
-    sessions = [(key, one) for key in keys for one in await make_sessions(url, key, share)]
+    sessions = [(key, session) for key in keys for session in await make_sessions(url, key, share)]
     connections = [await follow(url, key, session) for key, session in sessions]
     await asyncio.sleep(SETTLE_SECONDS)
     began, before = time.monotonic(), cpu_seconds(pid)
     await asyncio.sleep(seconds)
     taken = (cpu_seconds(pid) - before) / (time.monotonic() - began)
-    for one in connections:
-        one.close()
+    for connection in connections:
+        connection.close()
     return taken
 
 
@@ -84,20 +84,20 @@ def main() -> None:
     parser.add_argument("--db", help="the store's URL; by default a new SQLite file")
     parser.add_argument("--count", type=int, default=1_000)
     parser.add_argument("--seconds", type=float, default=30.0)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     with tempfile.TemporaryDirectory() as folder:
-        db = asked.db or f"sqlite:///{folder}/capset.db"
+        db = options.db or f"sqlite:///{folder}/capset.db"
         keys, log = make_keys(db), Path(folder, "log")
         with log.open("wb") as errors:
             server = subprocess.Popen([CAPSET, "serve", "--port", "0", "--db", db], stderr=errors)
         try:
-            while (found := _ADDRESS.search(log.read_text())) is None:
+            while (match := _ADDRESS.search(log.read_text())) is None:
                 assert server.poll() is None, log.read_text()
                 time.sleep(0.05)
-            taken = asyncio.run(measure(found[1], server.pid, keys, asked.count, asked.seconds))
-            print(f"{asked.count} idle followers of {PRINCIPALS} principals: {100 * taken:.1f} % of one core")
+            taken = asyncio.run(measure(match[1], server.pid, keys, options.count, options.seconds))
+            print(f"{options.count} idle followers of {PRINCIPALS} principals: {100 * taken:.1f} % of one core")
         finally:
             server.terminate()
             server.wait()

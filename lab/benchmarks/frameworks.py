@@ -60,14 +60,14 @@ def _openai_agents(session: Session) -> tuple[Run, Run]:
     agents, scripts = import_module("agents"), _scripts("test_openai_agents")
     adapter = import_module("capset_frameworks.openai_agents")
     agents.set_tracing_disabled(disabled=True)
-    own = agents.function_tool(look)
+    plain_tool = agents.function_tool(look)
 
     async def run(make: Callable[[Any], Any]) -> str:
         result = await agents.Runner.run(make(scripts.scripted(SCRIPT)), "go", max_turns=CALLS + 1)
         return str(result.final_output)
 
     return (
-        lambda: run(lambda model: agents.Agent(name="bench", model=model, tools=[own])),
+        lambda: run(lambda model: agents.Agent(name="bench", model=model, tools=[plain_tool])),
         lambda: run(lambda model: adapter.CapsetAgent(name="bench", model=model, session=session)),
     )
 
@@ -75,26 +75,26 @@ def _openai_agents(session: Session) -> tuple[Run, Run]:
 def _agent_framework(session: Session) -> tuple[Run, Run]:
     framework, scripts = import_module("agent_framework"), _scripts("test_agent_framework")
     adapter = import_module("capset_frameworks.agent_framework")
-    own, provider = framework.tool(look), adapter.CapsetProvider(session)
+    plain_tool, provider = framework.tool(look), adapter.CapsetProvider(session)
 
-    async def run(**given: Any) -> str:
-        return str((await framework.Agent(scripts.scripted(SCRIPT), name="bench", **given).run("go")).text)
+    async def run(**options: Any) -> str:
+        return str((await framework.Agent(scripts.scripted(SCRIPT), name="bench", **options).run("go")).text)
 
-    return lambda: run(tools=[own]), lambda: run(context_providers=[provider])
+    return lambda: run(tools=[plain_tool]), lambda: run(context_providers=[provider])
 
 
 def _llama_index(session: Session) -> tuple[Run, Run]:
     workflows, tools = import_module("llama_index.core.agent.workflow"), import_module("llama_index.core.tools")
     adapter = import_module("capset_frameworks.llama_index")
     tests = _scripts("test_llama_index")
-    own = tools.FunctionTool.from_defaults(async_fn=look)
+    plain_tool = tools.FunctionTool.from_defaults(async_fn=look)
 
     async def run(make: Callable[[Any], Any]) -> str:
         script = tests.Script(*_steps(tests.step), tests.say("done"))
         return str(await make(script.model).run(user_msg="go"))
 
     return (
-        lambda: run(lambda model: workflows.FunctionAgent(llm=model, tools=[own])),
+        lambda: run(lambda model: workflows.FunctionAgent(llm=model, tools=[plain_tool])),
         lambda: run(lambda model: adapter.CapsetFunctionAgent(llm=model, session=session)),
     )
 
@@ -103,9 +103,9 @@ def _google_adk(session: Session) -> tuple[Run, Run]:
     agents, adapter = import_module("google.adk.agents"), import_module("capset_frameworks.google_adk")
     tests = _scripts("test_google_adk")
 
-    async def run(given: Any) -> str:
+    async def run(adk_tool: Any) -> str:
         model = tests.ScriptedLlm(answers=[*_steps(tests.step), tests.say("done")])
-        runner = tests.runner_of(agents.LlmAgent(name="bench", model=model, tools=[given]))
+        runner = tests.runner_of(agents.LlmAgent(name="bench", model=model, tools=[adk_tool]))
         events = await tests.run(runner, tests.Part(text="go"))
         return str(events[-1].content.parts[0].text)
 
@@ -123,9 +123,9 @@ def _langchain(session: Session) -> tuple[Run, Run]:
         _scripts("test_langchain"),
     )
 
-    def runner(**given: Any) -> Run:
+    def runner(**options: Any) -> Run:
         model = scripts.scripted()
-        agent = agents.create_agent(model, **given)
+        agent = agents.create_agent(model, **options)
 
         async def run() -> str:
             model.messages[:] = scripts.scripted(*SCRIPT).messages
@@ -142,20 +142,20 @@ def _pydantic_ai(session: Session) -> tuple[Run, Run]:
     adapter = import_module("capset_frameworks.pydantic_ai")
     capability = adapter.CapsetCapability(session)
 
-    async def run(**given: Any) -> str:
-        return str((await framework.Agent(scripts.Scripted(*SCRIPT).model, **given).run("go")).output)
+    async def run(**options: Any) -> str:
+        return str((await framework.Agent(scripts.Scripted(*SCRIPT).model, **options).run("go")).output)
 
     return lambda: run(tools=[look]), lambda: run(capabilities=[capability])
 
 
 def _tool_json(session: Session) -> tuple[Run, Run]:
     loops, adapter = import_module("tests.helpers.frameworks.providers"), import_module("capset_frameworks.tool_json")
-    own = adapter.ToolJson(session, "openai")  # for the request, which is the same; its calls go to the function
+    tool_json = adapter.ToolJson(session, "openai")  # for the request, which is the same; its calls go to the function
 
     async def run(answer: Callable[[Any], Awaitable[Any]]) -> str:
         loop = loops.ResponsesLoop(*SCRIPT)
         while True:
-            response = await loop.ask(own)
+            response = await loop.ask(tool_json)
             words = loop.keep(response)
             if words is not None:
                 return str(words)
@@ -165,15 +165,15 @@ def _tool_json(session: Session) -> tuple[Run, Run]:
         return [
             {
                 "type": "function_call_output",
-                "call_id": one.call_id,
-                "output": str(await look(**json.loads(one.arguments))),
+                "call_id": call.call_id,
+                "output": str(await look(**json.loads(call.arguments))),
             }
-            for one in response.output
-            if one.type == "function_call"
+            for call in response.output
+            if call.type == "function_call"
         ]
 
     async def governed(response: Any) -> list[Any]:
-        return list((await own.answer(response)).results)
+        return list((await tool_json.answer(response)).results)
 
     return lambda: run(plain), lambda: run(governed)
 
@@ -187,7 +187,7 @@ def _claude_agent(session: Session) -> tuple[Run, Run]:
     )
 
     @sdk.tool("look", "Look at a number.", {"number": int})
-    async def own(arguments: dict[str, Any]) -> dict[str, Any]:
+    async def look_tool(arguments: dict[str, Any]) -> dict[str, Any]:
         return {"content": [{"type": "text", "text": str(await look(**arguments))}]}
 
     async def run(client: Callable[[Any], Any]) -> str:
@@ -196,7 +196,7 @@ def _claude_agent(session: Session) -> tuple[Run, Run]:
                 return str((await tests.ask(client(tests.offline(offline, Path(folder))))).result)
 
     def plain(options: Any) -> Any:
-        server = sdk.create_sdk_mcp_server("capset", tools=[own])
+        server = sdk.create_sdk_mcp_server("capset", tools=[look_tool])
         return sdk.ClaudeSDKClient(replace(options, mcp_servers={"capset": server}, allowed_tools=["mcp__capset"]))
 
     return lambda: run(plain), lambda: run(lambda options: adapter.CapsetClient(session, options))
@@ -221,15 +221,15 @@ async def measure(subject: Subject, *, rounds: int) -> tuple[float, float]:
         runs = subject.runs(session)
         times: tuple[list[float], list[float]] = ([], [])
         for _ in range(rounds + 1):  # the first round warms up
-            for run, kept in zip(runs, times, strict=True):
+            for run, samples in zip(runs, times, strict=True):
                 began = time.process_time()
-                said = await run()
-                kept.append((time.process_time() - began) * 1e3 / CALLS)
-                if said != "done":
-                    raise RuntimeError(f"the agent did not make its calls, but said {said!r}")
+                output = await run()
+                samples.append((time.process_time() - began) * 1e3 / CALLS)
+                if output != "done":
+                    raise RuntimeError(f"the agent did not make its calls, but said {output!r}")
         await kernel.audit.flush()
         records = await kernel.audit.read(limit=2 * (rounds + 1) * CALLS)
-    if [one.outcome for one in records] != ["succeeded"] * (rounds + 1) * CALLS:
+    if [record.outcome for record in records] != ["succeeded"] * (rounds + 1) * CALLS:
         raise RuntimeError(f"{(rounds + 1) * CALLS} calls that succeeded were expected, and {len(records)} are there")
     return median(times[0][1:]), median(times[1][1:])
 
@@ -240,24 +240,26 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SUBJECTS)}")
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     parser.add_argument("--json", action="store_true", help="print a JSON list")
-    given = parser.parse_args()
-    if unknown := sorted({*given.names} - {*SUBJECTS}):
+    options = parser.parse_args()
+    if unknown := sorted({*options.names} - {*SUBJECTS}):
         parser.error(f"no framework is named {', '.join(unknown)}; there are {', '.join(SUBJECTS)}")
     rows: list[dict[str, Any]] = []
-    for name in given.names or SUBJECTS:
+    for name in options.names or SUBJECTS:
         if not _is_installed(SUBJECTS[name].module):
-            if given.names:
+            if options.names:
                 parser.error(f"{name} is not installed in this environment; make lab-frameworks ARGS={name} makes one")
             continue
-        own, governed = asyncio.run(measure(SUBJECTS[name], rounds=5 if given.quick else 25))
-        rows.append({"framework": name, "own": own, "governed": governed, "ratio": governed / own})
-    if given.json:
+        plain, governed = asyncio.run(measure(SUBJECTS[name], rounds=5 if options.quick else 25))
+        rows.append({"framework": name, "own": plain, "governed": governed, "ratio": governed / plain})
+    if options.json:
         print(json.dumps(rows))
         return
     table = Table("a step, in ms of processor time", "own tool", "through capset", "more", "ratio", box=None)
     for row in rows:
-        own, governed = row["own"], row["governed"]
-        table.add_row(row["framework"], f"{own:.2f}", f"{governed:.2f}", f"{governed - own:.2f}", f"{row['ratio']:.2f}")
+        plain, governed = row["own"], row["governed"]
+        table.add_row(
+            row["framework"], f"{plain:.2f}", f"{governed:.2f}", f"{governed - plain:.2f}", f"{row['ratio']:.2f}"
+        )
     Console().print(table)
 
 

@@ -26,37 +26,37 @@ def measure(*, quick: bool) -> list[Row]:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         upstream = stack.enter_context(running(["-m", "lab.benchmarks.mcp_upstream", "1"], folder))[1]
-        one = stack.enter_context(_gateway(folder, "one", upstream))[1]
+        single_gateway = stack.enter_context(_gateway(folder, "one", upstream))[1]
         many = stack.enter_context(running(["-m", "lab.benchmarks.mcp_upstream", str(TOOLS)], folder))[1]
         all_of_them = stack.enter_context(_gateway(folder, "many", many))[1]
         alone, through = request_of("/mcp", "look0"), request_of("/mcp", "up_look0")
-        found = [
-            (asyncio.run(_median(upstream, alone, calls)), asyncio.run(_median(one, through, calls)))
+        medians = [
+            (asyncio.run(_median(upstream, alone, calls)), asyncio.run(_median(single_gateway, through, calls)))
             for _ in range(rounds)
         ]
-        listed = asyncio.run(_median(all_of_them, _list(), calls // 5))
+        list_seconds = asyncio.run(_median(all_of_them, _list(), calls // 5))
         theirs = None if quick else _by_context_forge(Path(folder), upstream)
-    own, ours = (statistics.median(each[place] for each in found[1:]) for place in (0, 1))
+    direct, ours = (statistics.median(each[place] for each in medians[1:]) for place in (0, 1))
     peers = {
-        "server alone": f"{own * 1e3:.2f} ms",
+        "server alone": f"{direct * 1e3:.2f} ms",
         "through the gateway": f"{ours * 1e3:.2f} ms",
-        "list of 500 tools": f"{listed * 1e3:.1f} ms",
+        "list of 500 tools": f"{list_seconds * 1e3:.1f} ms",
     }
     rows = [
         Row(
             "gateway, reading call less 1 ms",
-            round((ours - 1e-3) / own, 2),
+            round((ours - 1e-3) / direct, 2),
             "times the server's own",
             1.3,
             "at most",
             peers,
         ),
-        Row("gateway, list of 500 tools", round(listed * 1e3, 1), "ms", 20, "at most", peers),
+        Row("gateway, list of 500 tools", round(list_seconds * 1e3, 1), "ms", 20, "at most", peers),
     ]
     if theirs is not None:
-        told = {"ContextForge": f"{theirs * 1e3:.1f} ms", "capset": peers["through the gateway"]}
+        peer_times = {"ContextForge": f"{theirs * 1e3:.1f} ms", "capset": peers["through the gateway"]}
         name = "a reading call through ContextForge"
-        rows.append(Row(name, round(theirs / ours, 1), "times one through capset's gateway", 1, "at least", told))
+        rows.append(Row(name, round(theirs / ours, 1), "times one through capset's gateway", 1, "at least", peer_times))
     return rows
 
 
@@ -104,7 +104,7 @@ async def _median(address: str, request: bytes, times: int) -> float:
     host, port = address.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     request = request.replace(b"host: 127.0.0.1\r\n", f"host: {host}:{port}\r\n".encode())
-    found: list[float] = []
+    durations: list[float] = []
     for _ in range(times):
         started = time.perf_counter()
         writer.write(request)
@@ -115,15 +115,15 @@ async def _median(address: str, request: bytes, times: int) -> float:
             while (size := int((await reader.readline()).strip(), 16)) > 0:
                 await reader.readexactly(size + 2)
             await reader.readline()
-            found.append(time.perf_counter() - started)
+            durations.append(time.perf_counter() - started)
             continue
         body = await reader.readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r")[0]))
-        found.append(time.perf_counter() - started)
+        durations.append(time.perf_counter() - started)
         if b'"isError":true' in body or b'"error":{' in body:
             raise RuntimeError(f"the server answered {body!r}")
     writer.close()
     await writer.wait_closed()
-    return statistics.median(found)
+    return statistics.median(durations)
 
 
 if __name__ == "__main__":

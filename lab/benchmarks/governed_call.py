@@ -46,13 +46,13 @@ class Numbers(TypedDict):
 validator = TypeAdapter(Numbers).validator
 
 
-async def bare(given: dict[str, int]) -> int:
-    return await add(**validator.validate_python(given, strict=True))
+async def bare(arguments: dict[str, int]) -> int:
+    return await add(**validator.validate_python(arguments, strict=True))
 
 
-async def suspended(given: dict[str, int]) -> int:
+async def suspended(arguments: dict[str, int]) -> int:
     await asyncio.sleep(0)
-    return await add(**validator.validate_python(given, strict=True))
+    return await add(**validator.validate_python(arguments, strict=True))
 
 
 @policy
@@ -111,13 +111,13 @@ async def _measure(folder: Path, *, quick: bool) -> list[Row]:
     principal = Principal("bench", permissions={"math:use"})
     peers, missing = await installed()
     async with Kernel(store=f"sqlite:///{folder / 'bench.db'}") as kernel, kernel.open(agent, principal=principal) as s:
-        own = _jobs(s)
-        times = await in_turns({**own, **peers}, rounds=1 if quick else 15, before=kernel.audit.flush)
+        capset_jobs = _jobs(s)
+        times = await in_turns({**capset_jobs, **peers}, rounds=1 if quick else 15, before=kernel.audit.flush)
         rounds, calls = (1, 1_000) if quick else (5, 5_000)
-        cpu = await _cpu({name: own[name] for name in (BARE, WHOLE)}, kernel, rounds=rounds, calls=calls)
-    told = {name: f"{times[name]:.2f} µs" for name in own}
+        cpu = await _cpu({name: capset_jobs[name] for name in (BARE, WHOLE)}, kernel, rounds=rounds, calls=calls)
+    capset_times = {name: f"{times[name]:.2f} µs" for name in capset_jobs}
     return [
-        *_against_bare(times, told, dict.fromkeys(missing, "not installed")),
+        *_against_bare(times, capset_times, dict.fromkeys(missing, "not installed")),
         *_against_peers(times[GATED], {name: times[name] for name in peers}),
         Row(
             "CPU of a governed call and its record",
@@ -140,7 +140,7 @@ def _jobs(session: Session) -> dict[str, Job]:
     }
 
 
-def _against_bare(times: Mapping[str, float], told: dict[str, str], missing: dict[str, str]) -> list[Row]:
+def _against_bare(times: Mapping[str, float], peers: dict[str, str], missing: dict[str, str]) -> list[Row]:
     """Return the gate's row, which tells too what could not be measured beside it, and those of what it is made of."""
     unit = "times a bare validated await"
     after = f"{unit} after the same suspension"  # which is a turn of the event loop
@@ -151,10 +151,10 @@ def _against_bare(times: Mapping[str, float], told: dict[str, str], missing: dic
         (f"{WHOLE}, beside a suspension", WHOLE, SUSPENDED, after, TARGET),
     ]
     rows = [
-        Row(name, round(times[job] / times[base], 2), unit, target, "at most", told)
+        Row(name, round(times[job] / times[base], 2), unit, target, "at most", peers)
         for name, job, base, unit, target in compared
     ]
-    return [replace(row, peers=told | missing) if row.name == WHOLE else row for row in rows]
+    return [replace(row, peers=peers | missing) if row.name == WHOLE else row for row in rows]
 
 
 def _against_peers(governed_time: float, peers: Mapping[str, float]) -> list[Row]:

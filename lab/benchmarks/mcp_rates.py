@@ -45,13 +45,20 @@ def measure(*, quick: bool) -> list[Row]:
         for name, options in _PEERS.items() if find_spec("fastmcp") else ():
             peer = stack.enter_context(running(["-m", "lab.benchmarks.fastmcp_server", *options], folder))[1]
             calls[name] = peer, theirs, max(CONNECTIONS, requests // 10)
-        found = [{name: rate(*call) for name, call in calls.items()} for _ in range(rounds + 1)][
+        samples = [{name: rate(*call) for name, call in calls.items()} for _ in range(rounds + 1)][
             1:
         ]  # the first warms up
-    told = {name: f"{statistics.median(one[name] for one in found):.0f}/s" for name in calls}
-    told |= dict.fromkeys(_PEERS.keys() - calls.keys(), "not installed")
+    peers = {name: f"{statistics.median(sample[name] for sample in samples):.0f}/s" for name in calls}
+    peers |= dict.fromkeys(_PEERS.keys() - calls.keys(), "not installed")
     return [
-        Row(label, round(statistics.median(one[_OURS] / one[peer] for one in found), 2), unit, target, "at least", told)
+        Row(
+            label,
+            round(statistics.median(sample[_OURS] / sample[peer] for sample in samples), 2),
+            unit,
+            target,
+            "at least",
+            peers,
+        )
         for label, peer, unit, target in _ROWS
         if peer in calls
     ]
@@ -84,7 +91,7 @@ def rate(address: str, request: bytes, requests: int) -> float:
 async def _ask(address: str, request: bytes, times: int) -> None:
     port = int(address.rpartition(":")[2])
 
-    async def one() -> None:
+    async def send_requests() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(times):
             writer.write(request)
@@ -100,7 +107,7 @@ async def _ask(address: str, request: bytes, times: int) -> None:
         writer.close()
         await writer.wait_closed()
 
-    await asyncio.gather(*(one() for _ in range(CONNECTIONS)))
+    await asyncio.gather(*(send_requests() for _ in range(CONNECTIONS)))
 
 
 if __name__ == "__main__":

@@ -50,9 +50,9 @@ async def _measure(*, rounds: int) -> list[Row]:
                 await kernel.audit.flush()
 
         times = await in_turns(jobs, rounds=rounds, before=flush)
-    told = {name: f"{took:.2f} µs" for name, took in times.items()}
+    peers = {name: f"{took:.2f} µs" for name, took in times.items()}
     return [
-        Row(f"governed call, {name}", round(times[name] / times[ALONE], 2), "times one alone", target, "at most", told)
+        Row(f"governed call, {name}", round(times[name] / times[ALONE], 2), "times one alone", target, "at most", peers)
         for name, target in TARGETS.items()
     ]
 
@@ -63,6 +63,6 @@ async def _opened(stack: AsyncExitStack, observer: Observer | None) -> Kernel:
 
 
 async def _job(stack: AsyncExitStack, kernel: Kernel) -> Job:
-    who = Principal("bench", permissions={"math:use"})
-    session = await stack.enter_async_context(kernel.open(AGENT, principal=who))
+    principal = Principal("bench", permissions={"math:use"})
+    session = await stack.enter_async_context(kernel.open(AGENT, principal=principal))
     return lambda: session.call(governed, a=2, b=3)

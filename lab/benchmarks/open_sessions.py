@@ -33,7 +33,7 @@ def measure(*, quick: bool) -> list[Row]:
     """Return both rows."""
     count = COUNT_QUICKLY if quick else COUNT
     first, last = measured((FIRST, count))
-    opened = {f"among {one['count']:,}": f"{one['microseconds']:.1f} µs" for one in (first, last)}
+    opened = {f"among {point['count']:,}": f"{point['microseconds']:.1f} µs" for point in (first, last)}
     return [
         Row(
             f"memory of an open session, of {count:,}",
@@ -64,21 +64,21 @@ def measured(counts: Sequence[int]) -> list[dict[str, float]]:
 
 
 async def _measure(counts: Sequence[int]) -> list[dict[str, float]]:
-    found: list[dict[str, float]] = []
+    points: list[dict[str, float]] = []
     async with Kernel(store="memory://") as kernel, AsyncExitStack() as stack:
         await _open(kernel, stack)
-        before, made = resident_mb(), 0
+        before, opened = resident_mb(), 0
         for count in counts:
             times: list[float] = []
-            for _ in range(count - made):
+            for _ in range(count - opened):
                 began = time.perf_counter()
                 await _open(kernel, stack)
                 times.append((time.perf_counter() - began) * 1e6)
             await kernel.audit.flush()
-            made = count
+            opened = count
             each = (resident_mb() - before) / count * 1e3
-            found.append({"count": count, "kilobytes": each, "microseconds": statistics.median(times[-FIRST:])})
-    return found
+            points.append({"count": count, "kilobytes": each, "microseconds": statistics.median(times[-FIRST:])})
+    return points
 
 
 async def _open(kernel: Kernel, stack: AsyncExitStack) -> None:
@@ -88,4 +88,4 @@ async def _open(kernel: Kernel, stack: AsyncExitStack) -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(_measure([int(one) for one in sys.argv[1:]]))))
+    print(json.dumps(asyncio.run(_measure([int(argument) for argument in sys.argv[1:]]))))

@@ -23,8 +23,8 @@ CALLED = 10
 
 def measure(*, quick: bool) -> list[Row]:
     """Return how the time of a call with a limit and three policies grows with the number of tools."""
-    found = microseconds((10, 100) if quick else (10, 100, 1_000, 10_000), rounds=1 if quick else 15)
-    return [_row(how, times) for how, times in found.items()]
+    caller_times = microseconds((10, 100) if quick else (10, 100, 1_000, 10_000), rounds=1 if quick else 15)
+    return [_row(how, times) for how, times in caller_times.items()]
 
 
 def microseconds(sizes: Sequence[int], *, rounds: int) -> dict[str, dict[int, float]]:
@@ -53,16 +53,16 @@ async def _jobs(kernel: Kernel, stack: AsyncExitStack, size: int) -> tuple[Job, 
     session = await stack.enter_async_context(kernel.open(agent, principal=principal))
     called = tools[:: size // CALLED]
     some = cycle(called).__next__
-    names = cycle([session.message(one.name, {"a": 2, "b": 3}) for one in called]).__next__
+    names = cycle([session.message(tool.name, {"a": 2, "b": 3}) for tool in called]).__next__
     return lambda: session.call(some(), a=2, b=3), lambda: session.try_message(names())
 
 
 def _row(how: str, times: dict[int, float]) -> Row:
-    least, most = min(times), max(times)
+    minimum, maximum = min(times), max(times)
     return Row(
-        f"governed call by {how}, among {most} tools",
-        round(times[most] / times[least], 2),
-        f"times a call among {least}",
+        f"governed call by {how}, among {maximum} tools",
+        round(times[maximum] / times[minimum], 2),
+        f"times a call among {minimum}",
         FLAT,
         "at most",
         {f"{size} tools": f"{microseconds:.2f} µs" for size, microseconds in times.items()},

@@ -42,7 +42,7 @@ def measure(*, quick: bool) -> list[Row]:
             costs.append(measured)
             ratios.append(measured[0] / measured[1])
     ratio = statistics.median(ratios[1:])
-    ours, theirs = (statistics.median(cost[one] for cost in costs[1:]) * 1e6 for one in (0, 1))
+    ours, theirs = (statistics.median(cost[place] for cost in costs[1:]) * 1e6 for place in (0, 1))
     peers = {"REST call": f"{ours:.0f} µs", "ASGI echo": f"{theirs:.0f} µs"}
     return [Row("REST call", round(ratio, 1), "times the CPU of an ASGI echo", TARGET, "at most", peers)]
 
@@ -82,7 +82,7 @@ async def ask(address: str, request: bytes, times: int, connections: int) -> Non
     """Send a request so many times on each connection, the next when the one before is answered."""
     port = int(address.rpartition(":")[2])
 
-    async def one() -> None:
+    async def send_requests() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for _ in range(times):
             writer.write(request)
@@ -94,7 +94,7 @@ async def ask(address: str, request: bytes, times: int, connections: int) -> Non
         writer.close()
         await writer.wait_closed()
 
-    await asyncio.gather(*(one() for _ in range(connections)))
+    await asyncio.gather(*(send_requests() for _ in range(connections)))
 
 
 START_SECONDS: Final = 120.0
@@ -115,13 +115,13 @@ def running(arguments: list[str], folder: str) -> Generator[tuple[int, str]]:
         )
     try:
         end = time.monotonic() + START_SECONDS
-        while (found := re.search(r"(?:serves|works on) (\S+)", log.read_text())) is None:
+        while (match := re.search(r"(?:serves|works on) (\S+)", log.read_text())) is None:
             if process.poll() is not None:
                 raise RuntimeError(log.read_text())
             if time.monotonic() > end:
                 raise RuntimeError(f"it did not start: {arguments}")
             time.sleep(0.1)
-        yield process.pid, found[1]
+        yield process.pid, match[1]
     finally:
         process.terminate()
         process.wait(START_SECONDS)

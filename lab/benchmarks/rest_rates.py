@@ -43,14 +43,14 @@ def measure(*, quick: bool) -> list[Row]:
         capset = stack.enter_context(running(serve, folder))[1]
         bare = stack.enter_context(running(["-m", "lab.benchmarks.bare_fastapi"], folder))[1]
         read, write = (call_of(capset, "rates", name) for name in ("look", "keep"))
-        found: list[tuple[float, float, float]] = []
+        samples: list[tuple[float, float, float]] = []
         for _ in range(rounds + 1):  # the first is to warm up
             times = (_rate(bare, read, requests), _rate(capset, read, requests), _rate(capset, write, requests // 4))
-            found.append(times)
-    fastapi, reads, writes = (statistics.median(one[place] for one in found[1:]) for place in range(3))
+            samples.append(times)
+    fastapi, reads, writes = (statistics.median(sample[place] for sample in samples[1:]) for place in range(3))
     peers = {"bare FastAPI": f"{fastapi:.0f}/s", "REST read": f"{reads:.0f}/s", "durable write": f"{writes:.0f}/s"}
-    of_bare = statistics.median(one[1] / one[0] for one in found[1:])
-    of_read = statistics.median(one[2] / one[1] for one in found[1:])
+    of_bare = statistics.median(sample[1] / sample[0] for sample in samples[1:])
+    of_read = statistics.median(sample[2] / sample[1] for sample in samples[1:])
     return [
         Row("REST read", round(of_bare, 2), "of the requests/s of bare FastAPI", 0.55, "at least", peers),
         Row("durable REST write", round(of_read, 2), "of the requests/s of a REST read", 0.36, "at least", peers),

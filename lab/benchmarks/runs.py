@@ -41,8 +41,8 @@ def measure(*, quick: bool) -> list[Row]:
             _wait(address, queued)
             took = time.monotonic() - began
             costs.append((queueing / count, (cpu_seconds(worker) - before[1] - idle * took) / count, count / took))
-    queueing, doing, rate = (statistics.median(cost[one] for cost in costs) for one in range(3))
-    told = {
+    queueing, doing, rate = (statistics.median(cost[place] for cost in costs) for place in range(3))
+    peers = {
         "REST call": f"{plain * 1e3:.2f} ms",
         "queueing": f"{queueing * 1e3:.2f} ms",
         "worker": f"{doing * 1e3:.2f} ms",
@@ -50,7 +50,7 @@ def measure(*, quick: bool) -> list[Row]:
         "idle worker": f"{idle:.1%} of a core",
     }
     value = round((queueing + doing) / plain, 1)
-    return [Row("a run of a call, CPU", value, "times the call over REST", TARGET, "at most", told)]
+    return [Row("a run of a call, CPU", value, "times the call over REST", TARGET, "at most", peers)]
 
 
 def _session(address: str) -> str:

@@ -53,7 +53,7 @@ async def _spent(setting: str, language: str, code: str, rounds: int) -> tuple[s
             before, began = _cpu(), time.perf_counter()
             await desk.session.call(execute_code, language=language, code=code)
             taken.append((_cpu() - before, time.perf_counter() - began))
-    return first["backend"], (median(one for one, _ in taken), median(one for _, one in taken))
+    return first["backend"], (median(seconds for seconds, _ in taken), median(seconds for _, seconds in taken))
 
 
 def _timed(work: Callable[[], object], rounds: int) -> tuple[float, float]:
@@ -62,7 +62,7 @@ def _timed(work: Callable[[], object], rounds: int) -> tuple[float, float]:
         before, began = _cpu(), time.perf_counter()
         work()
         taken.append((_cpu() - before, time.perf_counter() - began))
-    return median(one for one, _ in taken), median(one for _, one in taken)
+    return median(seconds for seconds, _ in taken), median(seconds for _, seconds in taken)
 
 
 def _cpu() -> float:

@@ -51,9 +51,16 @@ async def _measure(folder: Path, *, rounds: int) -> list[Row]:
                 "raw select": get,
             }
             times = await in_turns(jobs, rounds=rounds)
-    told = {name: f"{microseconds:.1f} µs" for name, microseconds in times.items()}
-    return [_row(times, told, "write", "raw insert", WRITTEN), _row(times, told, "read", "raw select", READ)]
+    peers = {name: f"{microseconds:.1f} µs" for name, microseconds in times.items()}
+    return [_row(times, peers, "write", "raw insert", WRITTEN), _row(times, peers, "read", "raw select", READ)]
 
 
-def _row(times: dict[str, float], told: dict[str, str], what: str, raw: str, most: float) -> Row:
-    return Row(f"a file of 1 kB, {what}", round(times[what] / times[raw], 2), f"times a {raw}", most, "at most", told)
+def _row(times: dict[str, float], peers: dict[str, str], operation: str, raw: str, target: float) -> Row:
+    return Row(
+        f"a file of 1 kB, {operation}",
+        round(times[operation] / times[raw], 2),
+        f"times a {raw}",
+        target,
+        "at most",
+        peers,
+    )

@@ -44,18 +44,18 @@ async def _measure(folder: Path, *, rounds: int, calls: int) -> list[Row]:
     ):
         best = dict.fromkeys(tools, float("inf"))
         for _ in range(rounds):
-            for key, one in tools.items():
-                best[key] = min(best[key], await _seconds(session, one, calls))
+            for key, limited_tool in tools.items():
+                best[key] = min(best[key], await _seconds(session, limited_tool, calls))
     rows: list[Row] = []
     for effect, target in (("read", READS_TARGET), ("write", WRITES_TARGET)):
-        told = {scope: f"{best[effect, scope] * 1e6:.1f} µs" for scope in scopes}
+        peers = {scope: f"{best[effect, scope] * 1e6:.1f} µs" for scope in scopes}
         name = f"{effect} call with a shared limit, {AT_ONCE} at once"
         ratio = best[effect, "shared"] / best[effect, "process"]
-        rows.append(Row(name, round(ratio, 2), "times one with a limit of its process", target, "at most", told))
+        rows.append(Row(name, round(ratio, 2), "times one with a limit of its process", target, "at most", peers))
     return rows
 
 
-async def _seconds(session: Session, one: Any, calls: int) -> float:
+async def _seconds(session: Session, limited_tool: Any, calls: int) -> float:
     began = time.perf_counter()
-    await together(lambda: session.call(one, a=2, b=3), AT_ONCE, calls)
+    await together(lambda: session.call(limited_tool, a=2, b=3), AT_ONCE, calls)
     return (time.perf_counter() - began) / (AT_ONCE * calls)

@@ -18,8 +18,8 @@ TARGET = 100
 def measure(*, quick: bool) -> list[Row]:
     """Return how many increments, pushes, patches and updates a second are durable, by turns, of all processes."""
     operations = 200 if quick else 10_000
-    one, four = (asyncio.run(_rate(processes, operations)) for processes in (1, 4))
-    peers = {"1 process": f"{one:.0f}/s", "4 processes": f"{four:.0f}/s", "tasks in each": str(TASKS)}
+    single, four = (asyncio.run(_rate(processes, operations)) for processes in (1, 4))
+    peers = {"1 process": f"{single:.0f}/s", "4 processes": f"{four:.0f}/s", "tasks in each": str(TASKS)}
     return [Row("state: operations on one session", round(four), "a second, 4 processes", TARGET, "at least", peers)]
 
 
@@ -29,5 +29,5 @@ async def _rate(processes: int, operations: int) -> float:
         async with Kernel(store=url) as kernel, kernel.open(writers.AGENT, principal=writers.WHO) as session:
             each = operations // processes
             running = [writers.start(url, session.id, f"p{number}", TASKS, each) for number in range(processes)]
-            told = await asyncio.gather(*(asyncio.to_thread(one.communicate, "go\n") for one in running))
-    return operations / max(float(seconds) for seconds, _ in told)
+            outputs = await asyncio.gather(*(asyncio.to_thread(process.communicate, "go\n") for process in running))
+    return operations / max(float(seconds) for seconds, _ in outputs)

@@ -123,39 +123,39 @@ async def _short(kernel: Kernel, session: Session, count: int) -> tuple[float, f
     tool = next(iter(session.snapshot.installed.values())).tool
     check, give = tool.arguments.check, tool.output.check
 
-    async def asked() -> AsyncIterator[Message]:
+    async def queries() -> AsyncIterator[Message]:
         for number in range(count):
             yield Message("query", "Count.Up", {"count": number})
 
     async def answered() -> AsyncIterator[Message]:
-        async for message in asked():
+        async for message in queries():
             answer = Message("reply", "Count.Done", check(message.data).count)
             give(answer.data)
             yield answer
 
     bare = await _timed(answered(), count)
-    async with kernel.run(session, asked()) as answers:
+    async with kernel.run(session, queries()) as answers:
         return bare, await _timed(answers, count)
 
 
 async def _timed(messages: AsyncIterator[Message], count: int) -> float:
     """Read all messages, and return the seconds."""
     gc.collect()
-    began, seen = time.perf_counter(), 0
+    began, received = time.perf_counter(), 0
     async for _ in messages:
-        seen += 1
+        received += 1
     took = time.perf_counter() - began
-    assert seen == count
+    assert received == count
     return took
 
 
 async def _memory(session: Session, events: int) -> Row:
     """Compare what is in use after the first of many messages with what is after all of them."""
-    early, seen = 0.0, 0
+    early, received = 0.0, 0
     async with session.invoke(Message("query", "Count.Up", {"count": events})) as messages:
         async for _message in messages:
-            seen += 1
-            if seen == events // 100:
+            received += 1
+            if received == events // 100:
                 early = resident_mb()
     grown = resident_mb() / early
     return Row(
@@ -183,9 +183,9 @@ async def _idle(session: Session, count: int) -> Row:
 def resident_mb() -> float:
     """Return the memory that the process has now; where that is not told, the most that it had."""
     gc.collect()
-    told = Path("/proc/self/statm")
-    if told.exists():
-        return int(told.read_text().split()[1]) * resource.getpagesize() / 1e6
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text().split()[1]) * resource.getpagesize() / 1e6
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1e6 if sys.platform == "darwin" else 1e3)
 
 

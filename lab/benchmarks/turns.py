@@ -41,13 +41,13 @@ async def in_turns(
 async def together(job: Job, tasks: int, calls: int) -> None:
     """Make calls in so many tasks at once, each so many, one after the other."""
 
-    async def one() -> None:
+    async def make_calls() -> None:
         for _ in range(calls):
             await job()
 
     async with asyncio.TaskGroup() as group:
         for _ in range(tasks):
-            group.create_task(one())
+            group.create_task(make_calls())
 
 
 async def _block(job: Job) -> float:
@@ -60,5 +60,5 @@ async def _block(job: Job) -> float:
 async def _how_many(job: Job) -> int:
     """Return the blocks of a round, of a job that this has warmed up."""
     await _block(job)
-    least, most = _BLOCKS
-    return max(least, min(most, int(_ROUND_SECONDS / (await _block(job) * _CALLS / 1e6))))
+    minimum, maximum = _BLOCKS
+    return max(minimum, min(maximum, int(_ROUND_SECONDS / (await _block(job) * _CALLS / 1e6))))

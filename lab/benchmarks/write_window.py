@@ -58,10 +58,10 @@ async def measure(folder: Path, tasks: int) -> str:
     await asyncio.gather(*(write(task) for task in range(tasks)))
     share = sum(store.held) / (time.perf_counter() - start)
     await store.close()
-    held = store.held
-    late = quantiles(held, n=100)[98]
+    lock_times = store.held
+    late = quantiles(lock_times, n=100)[98]
     return (
-        f"{tasks:>3} at once: {len(held)} transactions, {1000 * median(held):.2f} ms in the median, "
+        f"{tasks:>3} at once: {len(lock_times)} transactions, {1000 * median(lock_times):.2f} ms in the median, "
         f"{1000 * late:.2f} ms for 99 of 100, {100 * share:.0f} % of the time"
     )
 

@@ -38,7 +38,7 @@ async def work(ctx: Context, name: str, tasks: int, operations: int) -> float:
     """Increment, push, patch and update, by turns, from many tasks; return the seconds that it took."""
     state, numbers = ctx.state(Shared), iter(range(operations))
 
-    async def one() -> None:
+    async def operate() -> None:
         for number in numbers:  # which all tasks share
             mark = f"{name}-{number}"
             match number % 4:
@@ -54,7 +54,7 @@ async def work(ctx: Context, name: str, tasks: int, operations: int) -> float:
     began = time.monotonic()
     async with asyncio.TaskGroup() as group:
         for _ in range(tasks):
-            group.create_task(one())
+            group.create_task(operate())
     return time.monotonic() - began
 
 

@@ -49,12 +49,12 @@ async def _never(name: str, arguments: dict[str, Any]) -> None:
 @cache
 def _tool(document: str) -> AnyTool | str:
     """Return the tool of a document, or why it is refused."""
-    given = json.loads(document)
+    definition = json.loads(document)
     try:
-        found = import_tools(given, name="bfcl", handler=_never, effect="read")
+        imported = import_tools(definition, name="bfcl", handler=_never, effect="read")
     except DefinitionError as error:
         return error.message.partition("cannot be tools: ")[2]
-    return found.tools[given["name"]]
+    return imported.tools[definition["name"]]
 
 
 def main(arguments: list[str]) -> int:
@@ -68,19 +68,21 @@ def main(arguments: list[str]) -> int:
     except Failed as error:
         print(f"bfcl: {error}", file=sys.stderr)
         return 1
-    whole = _print_table(counts)
-    listed = {one: reason for reason, ids in tomllib.loads(LISTED.read_text("utf-8")).items() for one in ids}
-    for answer, told in invalid.items():
-        print(f"invalid: {answer}: {told} ({listed.get(answer, 'NOT LISTED')})")
-    for reason, count in Counter(listed.get(answer, "not listed") for answer in invalid).items():
+    total = _print_table(counts)
+    known_reasons = {
+        answer_id: reason for reason, ids in tomllib.loads(LISTED.read_text("utf-8")).items() for answer_id in ids
+    }
+    for answer, problem in invalid.items():
+        print(f"invalid: {answer}: {problem} ({known_reasons.get(answer, 'NOT LISTED')})")
+    for reason, count in Counter(known_reasons.get(answer, "not listed") for answer in invalid).items():
         print(f"{count} answers: {reason}")
-    stale = sorted(listed.keys() - invalid.keys())
+    stale = sorted(known_reasons.keys() - invalid.keys())
     for answer in stale:
         print(f"bfcl: {answer} is listed in {LISTED.name}, and is valid", file=sys.stderr)
-    accepted = whole.tools / whole.documents
-    print(f"{whole.tools:,} of {whole.documents:,} documents are tools ({accepted:.2%})")
-    print(f"{whole.valid:,} of {whole.calls:,} calls are valid")
-    failing = invalid.keys() - listed.keys() if arguments else invalid.keys()
+    accepted = total.tools / total.documents
+    print(f"{total.tools:,} of {total.documents:,} documents are tools ({accepted:.2%})")
+    print(f"{total.valid:,} of {total.calls:,} calls are valid")
+    failing = invalid.keys() - known_reasons.keys() if arguments else invalid.keys()
     return 1 if accepted < LEAST or failing or (arguments and stale) else 0
 
 
@@ -89,26 +91,26 @@ def _measured() -> tuple[dict[str, Counts], dict[str, str]]:
     counts: dict[str, Counts] = {}
     invalid: dict[str, str] = {}
     for file, document in documents():
-        own = counts.setdefault(file, Counts())
-        own.documents += 1
-        found = _tool(json.dumps(document))
-        if isinstance(found, str):
-            own.refused.append(found)
+        file_counts = counts.setdefault(file, Counts())
+        file_counts.documents += 1
+        tool_or_refusal = _tool(json.dumps(document))
+        if isinstance(tool_or_refusal, str):
+            file_counts.refused.append(tool_or_refusal)
         else:
-            own.tools += 1
+            file_counts.tools += 1
     for answer in answers():
-        found = _tool(json.dumps(answer.document))
-        if isinstance(found, str):
+        tool_or_refusal = _tool(json.dumps(answer.document))
+        if isinstance(tool_or_refusal, str):
             continue
-        own = counts.setdefault(answer.file, Counts())
-        own.answers += 1
-        calls, passed = calls_of(answer, found.arguments.json_schema)
-        own.passed += passed
+        file_counts = counts.setdefault(answer.file, Counts())
+        file_counts.answers += 1
+        calls, passed = calls_of(answer, tool_or_refusal.arguments.json_schema)
+        file_counts.passed += passed
         for call in calls:
-            own.calls += 1
+            file_counts.calls += 1
             try:
-                found.arguments.check_json(json.dumps(call))
-                own.valid += 1
+                tool_or_refusal.arguments.check_json(json.dumps(call))
+                file_counts.valid += 1
             except SchemaMismatch as error:
                 invalid.setdefault(answer.id, f"{answer.document['name']}: {error}")
     return counts, invalid
@@ -116,19 +118,26 @@ def _measured() -> tuple[dict[str, Counts], dict[str, str]]:
 
 def _print_table(counts: dict[str, Counts]) -> Counts:
     """Print the numbers of each file and their sums, and return these."""
-    whole = Counts()
+    total = Counts()
     print(f"{NAME} {VERSION}")
     print(f"{'file':<34} {'documents':>9} {'tools':>6} {'answers':>8} {'calls':>6} {'valid':>6} {'passed over':>11}")
-    for file, own in [*counts.items(), ("all", whole)]:
-        numbers = (own.documents, own.tools, own.answers, own.calls, own.valid, own.passed)
+    for file, row_counts in [*counts.items(), ("all", total)]:
+        numbers = (
+            row_counts.documents,
+            row_counts.tools,
+            row_counts.answers,
+            row_counts.calls,
+            row_counts.valid,
+            row_counts.passed,
+        )
         print("{:<34} {:>9} {:>6} {:>8} {:>6} {:>6} {:>11}".format(file, *numbers))
-        if own is not whole:
+        if row_counts is not total:
             for name in ("documents", "tools", "answers", "calls", "valid", "passed"):
-                setattr(whole, name, getattr(whole, name) + getattr(own, name))
-            whole.refused += own.refused
-    for reason, count in Counter(whole.refused).items():
+                setattr(total, name, getattr(total, name) + getattr(row_counts, name))
+            total.refused += row_counts.refused
+    for reason, count in Counter(total.refused).items():
         print(f"refused: {reason} ({count} times)")
-    return whole
+    return total
 
 
 if __name__ == "__main__":

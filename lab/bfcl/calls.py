@@ -23,27 +23,27 @@ def calls_of(answer: Answer, arguments: Mapping[str, Any]) -> tuple[list[dict[st
     options: dict[str, list[Any]] = {}
     passed = 0
     for name, values in answer.values.items():
-        found: list[Any] = []
+        choices: list[Any] = []
         for value in values:
             if value != "":
-                found += _meant(value)
+                choices += _meant(value)
             elif name not in arguments.get("required", ()) or "default" in arguments["properties"][name]:
-                found.append(_LEFT_OUT)
+                choices.append(_LEFT_OUT)
             elif "string" in str(arguments["properties"][name].get("type", "string")):
-                found.append("")
+                choices.append("")
             else:
                 passed += 1
-        if found:
-            options[name] = found
+        if choices:
+            options[name] = choices
     return list(_one_at_a_time(options)), passed
 
 
 def _one_at_a_time(options: Mapping[str, list[Any]]) -> Iterator[dict[str, Any]]:
     """Yield what has the first option of all, and what has another one of one of them."""
-    first = {name: found[0] for name, found in options.items()}
+    first = {name: choices[0] for name, choices in options.items()}
     yield _present(first)
-    for name, found in options.items():
-        for other in found[1:]:
+    for name, alternatives in options.items():
+        for other in alternatives[1:]:
             yield _present({**first, name: other})
 
 
@@ -55,15 +55,15 @@ def _meant(value: Any) -> list[Any]:
     """Return the values that one value of an answer stands for: the members of an object have options themselves."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        if not all(isinstance(one, list) for one in members.values()):
+        if not all(isinstance(member, list) for member in members.values()):
             return [members]
         options = {
-            name: [inner for one in found for inner in ([_LEFT_OUT] if one == "" else _meant(one))]
-            for name, found in members.items()
+            name: [inner for option in choices for inner in ([_LEFT_OUT] if option == "" else _meant(option))]
+            for name, choices in members.items()
         }
-        return list(_one_at_a_time({name: found for name, found in options.items() if found}))
-    if isinstance(value, list) and any(isinstance(one, dict) for one in cast("list[Any]", value)):
-        items = [_meant(one) for one in cast("list[Any]", value)]
-        by_place = {str(at): found for at, found in enumerate(items)}
-        return [list(one.values()) for one in _one_at_a_time(by_place)]
+        return list(_one_at_a_time({name: choices for name, choices in options.items() if choices}))
+    if isinstance(value, list) and any(isinstance(element, dict) for element in cast("list[Any]", value)):
+        items = [_meant(element) for element in cast("list[Any]", value)]
+        by_place = {str(at): choices for at, choices in enumerate(items)}
+        return [list(combination.values()) for combination in _one_at_a_time(by_place)]
     return [value]

@@ -75,8 +75,8 @@ def documents() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each document with the name of its file."""
     for path in _questions():
         for row in _rows(path):
-            for one in _functions(row):
-                yield path.stem, one
+            for document in _functions(row):
+                yield path.stem, document
     for path in sorted((DATA / "multi_turn_func_doc").glob("*.json")):
         for row in _rows(path):
             yield path.stem, row
@@ -92,7 +92,7 @@ def answers() -> Iterator[Answer]:
         for row in _rows(expected):
             question = questions[row["id"]]
             if "function" in question:
-                yield from _stated(row, path.stem, {one["name"]: one for one in _functions(question)})
+                yield from _stated(row, path.stem, {document["name"]: document for document in _functions(question)})
             elif "multi_turn" in path.stem:
                 yield from _called(row, path.stem, _of_classes(question["involved_classes"]))
 
@@ -107,8 +107,8 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _functions(row: dict[str, Any]) -> list[dict[str, Any]]:
-    given = row.get("function", [])
-    return [given] if isinstance(given, dict) else given
+    functions = row.get("function", [])
+    return [functions] if isinstance(functions, dict) else functions
 
 
 def _of_classes(names: list[str]) -> dict[str, dict[str, Any]]:
@@ -116,21 +116,21 @@ def _of_classes(names: list[str]) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for file in files for row in _rows(file)}
 
 
-def _stated(row: dict[str, Any], file: str, known: dict[str, dict[str, Any]]) -> Iterator[Answer]:
+def _stated(row: dict[str, Any], file: str, documents_by_name: dict[str, dict[str, Any]]) -> Iterator[Answer]:
     for call in row["ground_truth"]:
         for name, values in call.items():
-            yield Answer(row["id"], file, known[name], values)
+            yield Answer(row["id"], file, documents_by_name[name], values)
 
 
-def _called(row: dict[str, Any], file: str, known: dict[str, dict[str, Any]]) -> Iterator[Answer]:
+def _called(row: dict[str, Any], file: str, documents_by_name: dict[str, dict[str, Any]]) -> Iterator[Answer]:
     """Yield the calls of the turns of a conversation, which are written in Python."""
     for turn in row["ground_truth"]:
         for text in turn:
             call = ast.parse(text, mode="eval").body
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
                 raise Failed(f"{row['id']}: a call was expected; got {text}")
-            document = known[call.func.id]
+            document = documents_by_name[call.func.id]
             names = list(document["parameters"]["properties"])
-            values = {names[at]: ast.literal_eval(one) for at, one in enumerate(call.args)}
-            values |= {str(one.arg): ast.literal_eval(one.value) for one in call.keywords}
+            values = {names[at]: ast.literal_eval(argument) for at, argument in enumerate(call.args)}
+            values |= {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
             yield Answer(row["id"], file, document, values, is_call=True)

@@ -32,16 +32,16 @@ def main() -> int:
         suite.install()
         for side in suite.SIDES:
             with tempfile.TemporaryDirectory(prefix="capset-conformance-") as folder:
-                found, more = judged(side, Path(folder))
-            verdicts += found
+                side_verdicts, more = judged(side, Path(folder))
+            verdicts += side_verdicts
             wrong += more
     except Failed as error:
         print(f"conformance: {error}", file=sys.stderr)
         return 1
-    counts = ", ".join(f"{count} {word}" for word, count in Counter(one.word for one in verdicts).items())
+    counts = ", ".join(f"{count} {word}" for word, count in Counter(verdict.word for verdict in verdicts).items())
     print(f"conformance: {len(verdicts)} scenarios: {counts}; {time.monotonic() - started:.1f} s", flush=True)
-    for one in wrong:
-        print(f"conformance: {one}", file=sys.stderr)
+    for problem in wrong:
+        print(f"conformance: {problem}", file=sys.stderr)
     return 1 if wrong else 0
 
 
@@ -53,11 +53,11 @@ def judged(side: suite.Side, folder: Path) -> tuple[list[Verdict], list[str]]:
     for revision, results in run_server(folder) if side == "server" else run_client(folder):
         about, passed = f"{side} {revision}", set[str]()
         for scenario, checks in read_results(results).items():
-            found = judge(scenario, checks, expected)
-            print(f"{about}  {found.word:8}  {scenario}: {found.said}", flush=True)
-            verdicts.append(found)
-            wrong += [f"{about}  {one}" for one in found.wrong]
-            if not any(one.has_failed for one in checks):
+            verdict = judge(scenario, checks, expected)
+            print(f"{about}  {verdict.word:8}  {scenario}: {verdict.said}", flush=True)
+            verdicts.append(verdict)
+            wrong += [f"{about}  {problem}" for problem in verdict.wrong]
+            if not any(check.has_failed for check in checks):
                 passed.add(scenario)
         if required := suite.required(side, revision):
             met = len(passed.intersection(required))

@@ -65,13 +65,13 @@ def provider(url: str, context: Mapping[str, Any]) -> OAuthClientProvider:
         grant_types=["authorization_code", "refresh_token"],
         response_types=["code"],
     )
-    known = None
+    registration = None
     if "client_id" in context:
-        known = OAuthClientInformationFull(
+        registration = OAuthClientInformationFull(
             client_id=context["client_id"],
             client_secret=context.get("client_secret"),
             redirect_uris=[REDIRECT],
             token_endpoint_auth_method="client_secret_basic" if "client_secret" in context else "none",
         )
     browser = Browser()
-    return OAuthClientProvider(url, metadata, Storage(known), browser.open, browser.answer, DOCUMENT)
+    return OAuthClientProvider(url, metadata, Storage(registration), browser.open, browser.answer, DOCUMENT)

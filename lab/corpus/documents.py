@@ -82,9 +82,9 @@ def _load_part(paths: Sequence[Path]) -> list[LoadedDocument]:
 
 def report(rows: Sequence[LoadedDocument]) -> bool:
     """Print the counts, the reasons and the crashes of documents, and return whether every bound is met."""
-    whole, by_tag = [row for row in rows if not row.is_by_tag], [row for row in rows if row.is_by_tag]
+    complete, by_tag = [row for row in rows if not row.is_by_tag], [row for row in rows if row.is_by_tag]
     print(f"{'':28} {'documents':>9} {'operations':>10} {'tools':>8} {'share':>8}")
-    for title, part in (("loaded as a whole", whole), ("loaded tag by tag", by_tag)):
+    for title, part in (("loaded as a whole", complete), ("loaded tag by tag", by_tag)):
         operations, tools = _sum(part)
         print(f"{title:28} {len(part):9,} {operations:10,} {tools:8,} {_share(operations, tools):8.2%}")
     reasons = sum((Counter(row.reasons) for row in rows), Counter[str]())
@@ -98,7 +98,7 @@ def report(rows: Sequence[LoadedDocument]) -> bool:
     heaviest = max(rows, key=lambda row: row.peak_bytes)
     print(f"\nslowest: {slowest.seconds:.1f} s for {slowest.path}")
     print(f"heaviest: {heaviest.peak_bytes / 2**20:.0f} MiB at {heaviest.path}")
-    share = _share(*_sum(whole))
+    share = _share(*_sum(complete))
     bounds = {
         f"at least {LEAST_SHARE:.0%} of the operations are tools ({share:.2%})": share >= LEAST_SHARE,
         f"no document crashes ({len(crashes)})": not crashes,

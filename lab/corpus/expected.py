@@ -300,13 +300,15 @@ def _split(pair: str) -> tuple[str, str]:
     return name, value
 
 
-def _pair_differences(what: str, sent: Sequence[tuple[str, str]], expected: Sequence[Pair]) -> Iterator[str]:
+def _pair_differences(part: str, sent: Sequence[tuple[str, str]], expected: Sequence[Pair]) -> Iterator[str]:
     """Yield how pairs differ; only those of one name have an order."""
     ours = sorted(((_name(name), value) for name, value in expected), key=lambda pair: pair[0])
     theirs = sorted(((_name(name), value) for name, value in sent), key=lambda pair: pair[0])
     names = [name for name, _ in theirs] == [name for name, _ in ours]
-    if not names or not all(_is_encoded(text, own) for (_, text), (_, own) in zip(theirs, ours, strict=True)):
-        yield f"its {what} has {theirs}, not {ours}"
+    if not names or not all(
+        _is_encoded(text, expected_value) for (_, text), (_, expected_value) in zip(theirs, ours, strict=True)
+    ):
+        yield f"its {part} has {theirs}, not {ours}"
 
 
 def _name(name: str) -> str:
@@ -395,12 +397,14 @@ def _part_differences(media_type: str, sent: bytes, body: Any) -> Iterator[str]:
     for name, value in members(body).items():
         items = elements(value) if is_list(value) else (value,)
         expected += [(name, _part_text(item)) for item in items if item is not None]
-    whole = BytesParser().parsebytes(b"Content-Type: " + media_type.encode() + b"\r\n\r\n" + sent)
-    parts = cast("list[Message]", whole.get_payload()) if whole.is_multipart() else []
+    message = BytesParser().parsebytes(b"Content-Type: " + media_type.encode() + b"\r\n\r\n" + sent)
+    parts = cast("list[Message]", message.get_payload()) if message.is_multipart() else []
     received = [(str(part.get_param("name", header="content-disposition")), _payload(part)) for part in parts]
     ours, theirs = sorted(expected, key=lambda part: part[0]), sorted(received, key=lambda part: part[0])
     names = [name for name, _ in theirs] == [name for name, _ in ours]
-    if not names or not all(_is_text(text, own) for (_, text), (_, own) in zip(theirs, ours, strict=True)):
+    if not names or not all(
+        _is_text(text, expected_text) for (_, text), (_, expected_text) in zip(theirs, ours, strict=True)
+    ):
         yield f"its parts are {theirs}, not {ours}"
 
 

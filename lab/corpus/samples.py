@@ -149,12 +149,12 @@ class Sampler:
         return sampled
 
     def _array(self, node: Node, words: Sequence[str], depth: int) -> list[Any]:
-        least = _bound(node, "minItems", 0)
-        most = _bound(node, "maxItems", max(least, 2))
-        count = self._random.randint(least, max(least, min(most, 2 if depth < _DEEP else least)))
+        minimum = _bound(node, "minItems", 0)
+        maximum = _bound(node, "maxItems", max(minimum, 2))
+        count = self._random.randint(minimum, max(minimum, min(maximum, 2 if depth < _DEEP else minimum)))
         prefix, rest = elements(node.get("prefixItems")), node.get("items", True)
         sampled: list[Any] = []
-        for at in range(max(count, 1 if most and depth < _DEEP else 0)):
+        for at in range(max(count, 1 if maximum and depth < _DEEP else 0)):
             value = self.value(prefix[at] if at < len(prefix) else rest, words, depth + 1)
             if node.get("uniqueItems") is not True or value not in sampled:
                 sampled.append(value)
@@ -176,7 +176,7 @@ class Sampler:
         return number + 0.5 if not is_whole and step is None and number < last else number
 
     def _text(self, node: Node, words: Sequence[str]) -> str:
-        least, most = _bound(node, "minLength", 0), node.get("maxLength")
+        minimum, maximum = _bound(node, "minLength", 0), node.get("maxLength")
         pattern, kind = node.get("pattern"), node.get("format")
         if isinstance(pattern, str):
             text = self._matching(pattern)
@@ -184,9 +184,9 @@ class Sampler:
             return _FORMATS[kind]
         else:
             text = self._random.choice(words)
-        while len(text) < least:
+        while len(text) < minimum:
             text += text or "a"
-        return text[:most] if isinstance(most, int) else text
+        return text[:maximum] if isinstance(maximum, int) else text
 
     def _matching(self, pattern: str) -> str:
         try:

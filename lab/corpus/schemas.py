@@ -59,11 +59,11 @@ def fetch() -> Path:
     if mark.exists() and mark.read_text(encoding="utf-8") == VERSION:
         return suite
     print(f"corpus: downloading the source of {NAME} {VERSION} into {FOLDER}", file=sys.stderr, flush=True)
-    uv, own, source = Path(sys.executable).with_name("uv"), FOLDER / "environment", FOLDER / "source"
+    uv, environment, source = Path(sys.executable).with_name("uv"), FOLDER / "environment", FOLDER / "source"
     # pip is the one that downloads a source distribution.
-    _run([uv, "venv", "--quiet", "--clear", "--no-project", "--python", sys.executable, own])
-    _run([uv, "pip", "install", "--quiet", "--python", own / "bin" / "python", "pip"])
-    download = [own / "bin" / "python", "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", NAME]
+    _run([uv, "venv", "--quiet", "--clear", "--no-project", "--python", sys.executable, environment])
+    _run([uv, "pip", "install", "--quiet", "--python", environment / "bin" / "python", "pip"])
+    download = [environment / "bin" / "python", "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", NAME]
     _run([*download, "--dest", source, f"{NAME}=={VERSION}"])
     archive = source / f"{NAME}-{VERSION}.tar.gz"
     with tarfile.open(archive) as packed:
@@ -131,8 +131,8 @@ def judge(folder: Path) -> Iterator[JudgedTest]:
 
 def _compile(schema: Any, dialect: str) -> JsonSchema:
     """Compile a schema as that of a foreign tool is; tools have no boolean schemas, so those stand in another."""
-    whole = schema if is_object(schema) else {"$schema": dialect, "allOf": [schema]}
-    return compile_json_schema("the schema", {"$schema": dialect, **members(whole)})
+    root_schema = schema if is_object(schema) else {"$schema": dialect, "allOf": [schema]}
+    return compile_json_schema("the schema", {"$schema": dialect, **members(root_schema)})
 
 
 def _verdict(compiled: JsonSchema | DefinitionError, test: dict[str, Any]) -> tuple[Verdict, str]:

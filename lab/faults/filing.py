@@ -47,15 +47,15 @@ class Deed:
 
     def done_to(self, files: dict[str, str]) -> dict[str, str]:
         """Return the digests of files by path after this."""
-        below = [one for one in files if one == self.path or one.startswith(f"{self.path}/")]
+        below = [path for path in files if path == self.path or path.startswith(f"{self.path}/")]
         if self.refused:
             return files
         if self.kind == "write":
             return files | {self.path: self.digest}
-        kept = {path: digest for path, digest in files.items() if path not in below}
+        remaining = {path: digest for path, digest in files.items() if path not in below}
         if self.kind == "delete":
-            return kept
-        return kept | {self.target + path.removeprefix(self.path): files[path] for path in below}
+            return remaining
+        return remaining | {self.target + path.removeprefix(self.path): files[path] for path in below}
 
 
 def deeds_in(file: Path) -> list[Deed]:
@@ -88,17 +88,17 @@ async def _act(session: Session, folder: Path, task: str, root: str, numbers: It
         content = random.choice(_COMMON) if random.random() < 0.2 else _content(task, number)
         deed = Deed(task, number, kind, path, target, hashlib.sha256(content).hexdigest() if kind == "write" else "")
         note(folder, f"meant-{task}", json.dumps(asdict(deed)))
-        found: dict[str, object] = {}
+        outcome: dict[str, object] = {}
         try:
             if kind == "write":
-                found["version"] = (await session.files.write(path, content))[0].version
+                outcome["version"] = (await session.files.write(path, content))[0].version
             elif kind == "move":
                 await session.files.move(path, target, overwrite=True)
             else:
                 await session.files.delete(path, recursive=True)
         except FileError as error:
-            found["refused"] = error.code
-        note(folder, f"told-{task}", json.dumps(asdict(deed) | found))
+            outcome["refused"] = error.code
+        note(folder, f"told-{task}", json.dumps(asdict(deed) | outcome))
 
 
 def _content(task: str, number: int) -> bytes:
@@ -114,16 +114,16 @@ def fill(url: str, folder: Path, sessions: dict[str, str], name: str) -> None:
 async def _fill(url: str, folder: Path, sessions: dict[str, str], name: str) -> None:
     async with Kernel(store=url, governance=FULL) as kernel:
 
-        async def one(kind: str, task: int) -> None:
+        async def fill_session(kind: str, task: int) -> None:
             async with kernel.open(AGENT, principal=WHO, session_id=sessions[kind]) as session:
                 for number in count():
-                    own = f"{name}-{task}-{number}"
-                    path = f"/a/{own}/b/f" if kind == "directories" else f"/{own}"
-                    content = own.encode().ljust(20_000) if kind == "bytes" else own.encode()
+                    file_name = f"{name}-{task}-{number}"
+                    path = f"/a/{file_name}/b/f" if kind == "directories" else f"/{file_name}"
+                    content = file_name.encode().ljust(20_000) if kind == "bytes" else file_name.encode()
                     try:
                         await session.files.write(path, content)
                     except QuotaExceeded:
                         return
                     note(folder, f"told-{kind}", path)
 
-        await asyncio.gather(*[one(kind, task) for kind in KINDS for task in range(4)])
+        await asyncio.gather(*[fill_session(kind, task) for kind in KINDS for task in range(4)])

@@ -86,8 +86,8 @@ async def _load(url: str, folder: Path, numbers: Iterator[int], key: CheckpointK
             while True:
                 await asyncio.sleep(random.uniform(0, 0.05))
                 with suppress(StoreBusy):  # another process is frozen, and has the lock
-                    made = await kernel.audit.checkpoint(key, now=kernel.now())
-                    if made:
-                        note(folder, KEPT, json.dumps(asdict(made)))
+                    checkpoint = await kernel.audit.checkpoint(key, now=kernel.now())
+                    if checkpoint:
+                        note(folder, KEPT, json.dumps(asdict(checkpoint)))
 
         await asyncio.gather(sign(), *(call() for _ in range(WORKERS)))

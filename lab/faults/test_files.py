@@ -34,11 +34,11 @@ async def session_in(url: str) -> str:
         return session.id
 
 
-def started(target: Callable[..., None], *given: tuple[Any, ...]) -> Sequence[BaseProcess]:
+def started(target: Callable[..., None], *argument_sets: tuple[Any, ...]) -> Sequence[BaseProcess]:
     """Start a process for each of these, from a warm one."""
     warm = multiprocessing.get_context("forkserver")
     warm.set_forkserver_preload(["lab.faults.filing", "capset.stores.sql.schema.revisions", "psycopg"])
-    running = [warm.Process(target=target, args=one) for one in given]
+    running = [warm.Process(target=target, args=arguments) for arguments in argument_sets]
     for process in running:
         process.start()
     return running
@@ -57,8 +57,8 @@ def lines_in(folder: Path, names: str) -> int:
 def rows_in(url: str, session: str, quota: FileQuota) -> list[Any]:
     """Return what a session has, at one moment, once it is found to be within its quota."""
     digest = "coalesce(digest, parts)"
-    asked = f"SELECT path, is_directory, size_bytes, {digest} FROM files WHERE session = '{session}' AND path > '/'"
-    rows: list[Any] = run_at(url, asked)  # pyright: ignore[reportArgumentType]
+    query = f"SELECT path, is_directory, size_bytes, {digest} FROM files WHERE session = '{session}' AND path > '/'"
+    rows: list[Any] = run_at(url, query)  # pyright: ignore[reportArgumentType]
     sizes = [size for _, is_directory, size, _ in rows if not is_directory]
     assert max(len(sizes), len(rows) - len(sizes)) <= quota.session_files
     assert sum(sizes) <= quota.session_bytes
@@ -69,7 +69,7 @@ def rows_in(url: str, session: str, quota: FileQuota) -> list[Any]:
 def files_in(url: str, session: str, quota: FileQuota) -> dict[str, str]:
     """Return the digests of a session's files by path, after a look at everything that is kept of them."""
     rows = rows_in(url, session, quota)
-    kept = {digest: bytes(content) for digest, content in run_at(url, "SELECT digest, content FROM blobs")}
+    blobs = {digest: bytes(content) for digest, content in run_at(url, "SELECT digest, content FROM blobs")}
     files = {path: digest for path, is_directory, _, digest in rows if not is_directory}
     directories = {path for path, is_directory, _, _ in rows if is_directory}
     assert {parent_of(path) for path, *_ in rows} <= {"/", *directories}
@@ -78,12 +78,12 @@ def files_in(url: str, session: str, quota: FileQuota) -> dict[str, str]:
     loose = {digest for (digest,) in run_at(url, "SELECT digest FROM loose_parts")} - referred
     for digest, content in parts:
         if digest not in loose:
-            kept[digest] = kept.get(digest, b"") + bytes(content)
-    assert kept.keys() == referred, "content of no file, or a file without any"
-    for digest, content in kept.items():
+            blobs[digest] = blobs.get(digest, b"") + bytes(content)
+    assert blobs.keys() == referred, "content of no file, or a file without any"
+    for digest, content in blobs.items():
         assert hashlib.sha256(content).hexdigest() == digest, "a torn file"
     for _, is_directory, size, digest in rows:
-        assert is_directory or len(kept[digest]) == size
+        assert is_directory or len(blobs[digest]) == size
     return files
 
 
@@ -92,20 +92,20 @@ def check(folder: Path, files: dict[str, str]) -> None:
     versions: dict[tuple[str, int], str] = {}
     for file in folder.glob("meant-*"):
         task = file.name.removeprefix("meant-")
-        meant, told = deeds_in(file), deeds_in(folder / f"told-{task}")
-        assert [one.number for one in told] == [one.number for one in meant[: len(told)]]
-        for deed in told:
+        meant, acknowledged = deeds_in(file), deeds_in(folder / f"told-{task}")
+        assert [deed.number for deed in acknowledged] == [deed.number for deed in meant[: len(acknowledged)]]
+        for deed in acknowledged:
             if deed.version:
                 assert versions.setdefault((deed.path, deed.version), deed.digest) == deed.digest, deed
         if "shared" in task:
             continue
         expected: dict[str, str] = {}
-        for deed in told:
+        for deed in acknowledged:
             expected = deed.done_to(expected)
-        possible = [expected, *(deed.done_to(expected) for deed in meant[len(told) :])]
+        possible = [expected, *(deed.done_to(expected) for deed in meant[len(acknowledged) :])]
         assert len(possible) <= 2
-        there = {path: digest for path, digest in files.items() if path.startswith(f"/{task}/")}
-        assert there in possible, task
+        task_files = {path: digest for path, digest in files.items() if path.startswith(f"/{task}/")}
+        assert task_files in possible, task
 
 
 @pytest.mark.realtime
@@ -151,10 +151,10 @@ async def test_writers_and_movers_of_the_same_paths_meet_in_no_half_done_thing(u
     wait_for(started(filing.work, *[(url, tmp_path, session, seed, OPERATIONS) for seed in range(PROCESSES)]))
     files = files_in(url, session, PRESSED.file_quota)
     check(tmp_path, files)
-    told = [deed for file in tmp_path.glob("told-*") for deed in deeds_in(file)]
-    assert len(told) == PROCESSES * OPERATIONS
-    written = {deed.digest for deed in told if not deed.refused}
-    assert set(files.values()) <= written
+    acknowledged = [deed for file in tmp_path.glob("told-*") for deed in deeds_in(file)]
+    assert len(acknowledged) == PROCESSES * OPERATIONS
+    digests = {deed.digest for deed in acknowledged if not deed.refused}
+    assert set(files.values()) <= digests
     assert any(path.startswith(f"{SHARED}/") for path in files)
 
 
@@ -170,8 +170,8 @@ async def test_processes_that_fill_a_session_together_stop_at_each_limit(url: st
             rows_in(url, session, quota)
         time.sleep(0.02)
     wait_for(running)
-    found = {kind: files_in(url, session, quota) for kind, session in sessions.items()}
-    assert (len(found["bytes"]), len(found["files"])) == (quota.session_bytes // 20_000, quota.session_files)
-    assert len(found["directories"]) == (quota.session_files - 1) // 2, "each needs two, below one that all share"
+    files = {kind: files_in(url, session, quota) for kind, session in sessions.items()}
+    assert (len(files["bytes"]), len(files["files"])) == (quota.session_bytes // 20_000, quota.session_files)
+    assert len(files["directories"]) == (quota.session_files - 1) // 2, "each needs two, below one that all share"
     for kind in KINDS:
-        assert set((tmp_path / f"told-{kind}").read_text().split()) == found[kind].keys()
+        assert set((tmp_path / f"told-{kind}").read_text().split()) == files[kind].keys()

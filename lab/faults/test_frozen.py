@@ -41,11 +41,11 @@ class Frozen:
     async def wake(self) -> list[list[str]]:
         """Have it go on, and return what it says until its end."""
         self.process.send_signal(signal.SIGCONT)
-        said: list[list[str]] = []
+        lines: list[list[str]] = []
         while words := await self.words():
-            said.append(words)
+            lines.append(words)
         assert await self.process.wait() == 0
-        return said
+        return lines
 
 
 @asynccontextmanager
@@ -53,11 +53,11 @@ async def frozen(url: str) -> AsyncGenerator[Frozen]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "lab.faults.frozen", url, cwd=ROOT, stdout=subprocess.PIPE
     )
-    one = Frozen(process)
+    handle = Frozen(process)
     try:
-        assert await one.words() == ["stops", str(process.pid)]
+        assert await handle.words() == ["stops", str(process.pid)]
         await until(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
-        yield one
+        yield handle
     finally:
         if process.returncode is None:
             process.kill()
@@ -76,14 +76,14 @@ async def test_others_write_within_five_seconds_and_the_frozen_one_writes_nothin
             waited = time.monotonic() - began
             await store.audit.commit(entry("mine"))
             assert 0.2 < waited < SECONDS, "it waited for the lock, and not for long"
-            said = await other.wake()
+            lines = await other.wake()
         records = await store.audit.read()
         verified = await store.audit.verify()
     assert verified.ok, verified.problem
-    assert [words[0] for words in said] == ["told", "told"]
-    assert [words[2] for words in said] == ["True", "True"], "it begins its transaction again"
-    for one in ("mine", *(words[1] for words in said)):
-        assert [record.phase for record in records if record.id == one] == ["intent", "outcome"]
+    assert [words[0] for words in lines] == ["told", "told"]
+    assert [words[2] for words in lines] == ["True", "True"], "it begins its transaction again"
+    for record_id in ("mine", *(words[1] for words in lines)):
+        assert [record.phase for record in records if record.id == record_id] == ["intent", "outcome"]
     assert len(records) == 6
 
 
@@ -115,21 +115,27 @@ async def test_a_frozen_holder_of_the_file_is_named_and_readers_go_on(tmp_path: 
             async def reads() -> None:
                 for _ in range(20):
                     began = time.monotonic()
-                    found = await store.audit.query(AuditQuery())
-                    assert [record.id for record in found.items] == ["before"]
+                    page = await store.audit.query(AuditQuery())
+                    assert [record.id for record in page.items] == ["before"]
                     assert time.monotonic() - began < SECONDS / 2
                     await asyncio.sleep(0.05)
 
             waited = await asyncio.gather(refused(), refused(), refused_function(), refused_function(), reads())
-            assert max(one for one in waited if one) < SECONDS
+            assert max(seconds for seconds in waited if seconds) < SECONDS
             store.audit.append(entry("buffered"))
-            said = await other.wake()
+            lines = await other.wake()
             began = time.monotonic()
             await store.audit.commit(entry("after"))
             assert time.monotonic() - began < 1, "it recovers at once"
         records = await store.audit.read()
         verified = await store.audit.verify()
     assert verified.ok, verified.problem
-    assert [words[2] for words in said] == ["True", "True"]
+    assert [words[2] for words in lines] == ["True", "True"]
     ids = [record.id for record in records]
-    assert [ids.count(one) for one in ("before", "buffered", "after", "refused", said[0][1])] == [1, 1, 1, 0, 2]
+    assert [ids.count(record_id) for record_id in ("before", "buffered", "after", "refused", lines[0][1])] == [
+        1,
+        1,
+        1,
+        0,
+        2,
+    ]

@@ -72,8 +72,8 @@ class Pit:
         more = {"CAPSET_DB": url, "PYTHONPATH": str(packages), "PIT": str(self.said)}
         self._command = Command(folder, clean_environment(folder, **more))
         scopes = [word for scope in EVERYTHING for word in ("--scope", scope)]
-        made = self._command("key", "create", "k", "--principal", "ada", *scopes, "--json")
-        self._headers = {"Authorization": f"Bearer {made.json['key']}"}
+        created = self._command("key", "create", "k", "--principal", "ada", *scopes, "--json")
+        self._headers = {"Authorization": f"Bearer {created.json['key']}"}
         self.process = self._start()
         self.session = ""
 
@@ -126,12 +126,12 @@ class Pit:
 @pytest.fixture
 def pit(tmp_path: Path, url: str) -> Generator[Pit]:
     """Give a server, and stop it in the end."""
-    found = Pit(tmp_path, url)
+    server = Pit(tmp_path, url)
     try:
-        found.open()
-        yield found
+        server.open()
+        yield server
     finally:
-        found.stop(signal.SIGKILL)
+        server.stop(signal.SIGKILL)
 
 
 @pytest.mark.realtime

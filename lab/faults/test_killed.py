@@ -26,17 +26,17 @@ PROGRAM = Path(__file__).with_name("program.py")
 def run_and_kill(url: str, calls: int, enough: Callable[[list[list[str]]], bool]) -> list[list[str]]:
     """Run the program until it has said enough, kill it, and return all that it said."""
     command = [sys.executable, str(PROGRAM), url, str(calls)]
-    said: list[list[str]] = []
+    lines: list[list[str]] = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         for line in process.stdout:
-            said.append(line.split())
-            if enough(said):
+            lines.append(line.split())
+            if enough(lines):
                 break
         process.send_signal(signal.SIGKILL)
-        said += [line.split() for line in process.stdout if line.endswith("\n")]
+        lines += [line.split() for line in process.stdout if line.endswith("\n")]
     assert process.returncode == -signal.SIGKILL
-    return said
+    return lines
 
 
 def links_of(url: str) -> list[tuple[str, str, str | None]]:
@@ -46,13 +46,15 @@ def links_of(url: str) -> list[tuple[str, str, str | None]]:
 
 def open_intents(url: str) -> set[str]:
     rows = links_of(url)
-    return {one for one, phase, _ in rows if phase == "intent"} - {one for one, phase, _ in rows if phase == "outcome"}
+    return {call_id for call_id, phase, _ in rows if phase == "intent"} - {
+        call_id for call_id, phase, _ in rows if phase == "outcome"
+    }
 
 
 @pytest.mark.gate
 @pytest.mark.spec("G19", "G23", "T14")
 async def test_a_call_that_was_killed_has_one_outcome_interrupted(url: str) -> None:
-    run_and_kill(url, 1, lambda said: said[-1][0] == "started")
+    run_and_kill(url, 1, lambda lines: lines[-1][0] == "started")
     (lost,) = open_intents(url)
     for _ in range(2):  # the second opening finds nothing more to do
         async with Kernel(store=url) as kernel:
@@ -65,12 +67,16 @@ async def test_a_call_that_was_killed_has_one_outcome_interrupted(url: str) -> N
 
 
 @pytest.mark.spec("G19", "G22", "G23")
-@pytest.mark.parametrize("told", [0, *(pytest.param(one, marks=pytest.mark.nightly) for one in (1, 40, 150))])
-async def test_killed_among_200_concurrent_calls(told: int, url: str) -> None:
-    def enough(said: list[list[str]]) -> bool:
-        return sum(words[0] == "told" for words in said) >= told and any(words[0] == "started" for words in said)
+@pytest.mark.parametrize(
+    "acknowledged", [0, *(pytest.param(count, marks=pytest.mark.nightly) for count in (1, 40, 150))]
+)
+async def test_killed_among_200_concurrent_calls(acknowledged: int, url: str) -> None:
+    def enough(lines: list[list[str]]) -> bool:
+        return sum(words[0] == "told" for words in lines) >= acknowledged and any(
+            words[0] == "started" for words in lines
+        )
 
-    said = run_and_kill(url, 200, enough)
+    output = run_and_kill(url, 200, enough)
     interrupted = open_intents(url)
     before = links_of(url)
     async with Kernel(store=url) as kernel:
@@ -80,16 +86,16 @@ async def test_killed_among_200_concurrent_calls(told: int, url: str) -> None:
         assert max(Counter(record.id for record in records).values()) == 1
         assert {record.id for record in records if record.outcome == "interrupted"} == interrupted
         by_id = {record.id: record for record in records}
-        intents = {one for one, phase, _ in before if phase == "intent"}
+        intents = {intent_id for intent_id, phase, _ in before if phase == "intent"}
         assert intents <= by_id.keys()
         # Whoever was told that a side-effecting call succeeded finds it on record; reads may be buffered.
-        for _, record_id, success in (words for words in said if words[0] == "told"):
+        for _, record_id, success in (words for words in output if words[0] == "told"):
             assert success == "True"
             assert record_id not in by_id or by_id[record_id].outcome == "succeeded"
-        told_of_effects = {words[1] for words in said if words[0] == "told"} & intents
-        assert {by_id[one].outcome for one in told_of_effects} <= {"succeeded"}
+        told_of_effects = {words[1] for words in output if words[0] == "told"} & intents
+        assert {by_id[intent_id].outcome for intent_id in told_of_effects} <= {"succeeded"}
         # Nothing started that has no intent: each of these lines was printed by a handler with side effects.
-        started = sum(words[0] == "started" for words in said)
+        started = sum(words[0] == "started" for words in output)
         nested = sum(record.tool == "act_through" for record in records if record.id in intents)
         assert started <= len(intents) - nested
     assert links_of(url)[: len(before)] == before
@@ -98,8 +104,8 @@ async def test_killed_among_200_concurrent_calls(told: int, url: str) -> None:
 @pytest.mark.gate
 @pytest.mark.spec("G19")
 async def test_a_session_of_a_killed_process_goes_on(url: str) -> None:
-    said = run_and_kill(url, 1, lambda said: said[-1][0] == "started")
-    session_id = next(words[1] for words in said if words[0] == "session")
+    output = run_and_kill(url, 1, lambda lines: lines[-1][0] == "started")
+    session_id = next(words[1] for words in output if words[0] == "session")
     async with Kernel(store=url) as kernel:
         row = await kernel.find_session(session_id)
         assert row
@@ -119,8 +125,8 @@ async def test_a_process_that_lives_closes_the_calls_of_one_that_was_killed(
             await asyncio.sleep(1)
             assert (await records_of(kernel.audit), len(open_intents(url))) == ([], 1), "it lives"
             process.kill()
-        found = await until(lambda: records_of(kernel.audit), "the outcome of the call that was killed")
-        assert [one.outcome for one in found] == ["interrupted"]
+        records = await until(lambda: records_of(kernel.audit), "the outcome of the call that was killed")
+        assert [record.outcome for record in records] == ["interrupted"]
         assert open_intents(url) == set()
         assert (await kernel.audit.verify()).ok
 
@@ -137,4 +143,4 @@ async def test_the_calls_of_a_process_that_lives_are_left_alone(url: str) -> Non
         assert len(open_intents(url)) == 1
         process.kill()
     async with Kernel(store=url) as kernel:
-        assert [one.outcome for one in await records_of(kernel.audit)] == ["interrupted"]
+        assert [record.outcome for record in await records_of(kernel.audit)] == ["interrupted"]

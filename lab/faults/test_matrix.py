@@ -46,9 +46,9 @@ def named(name: str) -> Row:
 @pytest.fixture(scope="module")
 async def site() -> AsyncGenerator[Site]:
     """Give two servers on a PostgreSQL server of their own, for all tests of the short form: a start takes longest."""
-    with machine() as here:
-        async with site_for(here, named(SHORT[0][0])) as found:
-            yield found
+    with machine() as host:
+        async with site_for(host, named(SHORT[0][0])) as opened_site:
+            yield opened_site
 
 
 @pytest.mark.realtime
@@ -65,17 +65,17 @@ async def test_a_fault_loses_and_doubles_nothing(site: Site, name: str, moment: 
 @pytest.mark.parametrize(("name", "moment"), LONG)
 async def test_nothing_is_lost_or_doubled(name: str, moment: str) -> None:
     row = named(name)
-    with machine() as here:
-        if missing := here.missing(row.needs):
+    with machine() as host:
+        if missing := host.missing(row.needs):
             pytest.skip(f"{missing} is not installed")
-        async with site_for(here, row) as site:
+        async with site_for(host, row) as site:
             hold(await run(site, row, moment, SEED, 0))
 
 
-def hold(found: Run) -> None:
+def hold(outcome: Run) -> None:
     """Hold a run to all that is promised but the time, which other tests share: `make lab-faults` measures that."""
-    assert found.wrongs == []
-    assert found.acknowledged > 2, "more than the calls that show that the site is back"
+    assert outcome.wrongs == []
+    assert outcome.acknowledged > 2, "more than the calls that show that the site is back"
 
 
 @pytest.mark.realtime
@@ -84,16 +84,16 @@ async def test_what_is_lost_or_doubled_is_noticed(site: Site) -> None:
     book = Book(site, await site.session(), "noticed-0", random.Random(1))
     for number in range(3):
         assert await book.call(number % 2, "act", f"noticed-0-{number}") == 200
-    found = await book.check()
-    assert (found.lost, found.doubled, found.problems) == ([], [], []), "nothing yet"
+    findings = await book.check()
+    assert (findings.lost, findings.doubled, findings.problems) == ([], [], []), "nothing yet"
     note(site.folder, EFFECTS, "noticed-0-0")
     note(site.folder, EFFECTS, "noticed-0-strange")
     book.told["noticed-0-1"] = book.told["noticed-0-2"] = "no-record"
     book.files["/never.bin"] = "digest"
-    found = await book.check()
-    assert found.doubled == ["noticed-0-0"]
-    assert [one.partition(":")[0] for one in found.lost] == ["the file /never.bin", "noticed-0-1", "noticed-0-2"]
-    assert found.problems == ["the effect noticed-0-strange has no intent"]
+    findings = await book.check()
+    assert findings.doubled == ["noticed-0-0"]
+    assert [line.partition(":")[0] for line in findings.lost] == ["the file /never.bin", "noticed-0-1", "noticed-0-2"]
+    assert findings.problems == ["the effect noticed-0-strange has no intent"]
 
 
 @pytest.mark.realtime
@@ -108,35 +108,35 @@ except OSError as error:
     told = -error.errno
 print(told, time.time(), time.monotonic())
 """
-    with machine() as here:
-        if missing := here.missing("disk"):
+    with machine() as host:
+        if missing := host.missing("disk"):
             pytest.skip(f"{missing} is not installed")
 
-        def told(needs: str, path: str) -> list[float]:
-            environ = {**os.environ, **here.variables(needs)}
+        def run_script(needs: str, path: str) -> list[float]:
+            environ = {**os.environ, **host.variables(needs)}
             done = subprocess.run([sys.executable, "-c", script, path], env=environ, capture_output=True, check=True)
-            return [float(one) for one in done.stdout.split()]
+            return [float(word) for word in done.stdout.split()]
 
-        inside, outside = str(here.databases / "file"), str(here.folder / "file")
-        assert told("disk", inside)[0] == 1
-        here.disk.write_bytes(struct.pack("ii", 1, 0))
-        assert told("disk", inside)[0] == -errno.ENOSPC
-        assert told("disk", outside)[0] == 1
-        here.clock.write_bytes(struct.pack("ii", -3600, 0))
-        _, wall, monotonic = told("clock", outside)
+        inside, outside = str(host.databases / "file"), str(host.folder / "file")
+        assert run_script("disk", inside)[0] == 1
+        host.disk.write_bytes(struct.pack("ii", 1, 0))
+        assert run_script("disk", inside)[0] == -errno.ENOSPC
+        assert run_script("disk", outside)[0] == 1
+        host.clock.write_bytes(struct.pack("ii", -3600, 0))
+        _, wall, monotonic = run_script("clock", outside)
         assert wall == pytest.approx(time.time() - 3600, abs=60)
         assert monotonic == pytest.approx(time.monotonic(), abs=60)
 
 
 @pytest.mark.spec("D47")
 def test_a_report_counts_what_did_not_hold() -> None:
-    held = Run("1 0", 2.0, 10, [], [], 0, "", [])
+    good = Run("1 0", 2.0, 10, [], [], 0, "", [])
     slow = Run("1 1", 11.0, 10, [], [], 0, "", [])
     worse = Run("1 2", 1.0, 10, ["a call"], ["an effect"], 3, "a link is missing", ["a server ended"])
-    report = report_of({("server: killed, SQLite", "load"): [held, slow, worse]}, 1)
+    report = report_of({("server: killed, SQLite", "load"): [good, slow, worse]}, 1)
     (cell,) = cells_of(report, "server", "killed", "SQLite")
-    told = {key: cell[key] for key in ("runs", "recovery", "lost", "doubled", "open", "chains", "held")}
-    assert told == {"runs": 3, "recovery": 11.0, "lost": 1, "doubled": 1, "open": 3, "chains": 2, "held": 1}
+    sums = {key: cell[key] for key in ("runs", "recovery", "lost", "doubled", "open", "chains", "held")}
+    assert sums == {"runs": 3, "recovery": 11.0, "lost": 1, "doubled": 1, "open": 3, "chains": 2, "held": 1}
     assert cell["misses"] == [
         "seed 1 1: recovered after 11.0 s", "seed 1 2: a call", "seed 1 2: twice: an effect",
         "seed 1 2: a link is missing", "seed 1 2: a server ended", "seed 1 2: 3 open intents",

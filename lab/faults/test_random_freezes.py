@@ -33,8 +33,8 @@ WARM = multiprocessing.get_context("forkserver")
 class Pair:
     """Processes that make calls on one database; what they do is noted in one folder."""
 
-    def __init__(self, left: Left) -> None:
-        self._left = left
+    def __init__(self, remains: Left) -> None:
+        self._left = remains
         self._seeds = iter(range(1, 100_000))
 
     def start(self) -> BaseProcess:
@@ -68,10 +68,10 @@ def _seconds_to_write(pair: Pair) -> float:
 async def test_beside_a_frozen_or_killed_process_nothing_is_lost_or_doubled(url: str, tmp_path: Path) -> None:
     is_postgres = url.startswith("postgres")
     moment = random.Random(SEED + is_postgres)
-    left = Left(url, tmp_path)
+    remains = Left(url, tmp_path)
     async with opened_at(url):
         pass
-    pair = Pair(left)
+    pair = Pair(remains)
     steady, other = pair.start(), pair.start()
     faults = ["kill"] * ((KILLS + 1) // 2) + ["freeze"] * ((FREEZES + 1) // 2)
     moment.shuffle(faults)
@@ -100,7 +100,7 @@ async def test_beside_a_frozen_or_killed_process_nothing_is_lost_or_doubled(url:
         for process in (steady, other):
             process.kill()
             process.join()
-    await left.check()
+    await remains.check()
     if waits:
         print(f"the longest of {len(waits)} waits: {max(waits):.2f} s", flush=True)
-    print(f"{len(left.lines(load.EFFECTS))} effects, {pair.told()} acknowledged, {left.interrupted} interrupted")
+    print(f"{len(remains.lines(load.EFFECTS))} effects, {pair.told()} acknowledged, {remains.interrupted} interrupted")

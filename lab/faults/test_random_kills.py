@@ -50,7 +50,9 @@ class Left:
         if not run_at(self.url, "SELECT 1 FROM records LIMIT 1"):
             return set()
         rows = run_at(self.url, "SELECT id, phase FROM records")
-        return {one for one, phase in rows if phase == "intent"} - {one for one, phase in rows if phase == "outcome"}
+        return {call_id for call_id, phase in rows if phase == "intent"} - {
+            call_id for call_id, phase in rows if phase == "outcome"
+        }
 
     def kill_one(self, seed: int, *, is_first: bool) -> None:
         """Start a process from a warm one, and kill it at a moment that the seed says; the first one under load."""
@@ -59,10 +61,10 @@ class Left:
             ["lab.faults.load", "capset.stores.sql.schema.revisions", "cryptography.hazmat.bindings"]
         )
         process = warm.Process(target=load.run, args=(self.url, self.folder, seed, self.key.pem()))
-        moment, told = random.Random(seed), len(self.lines(load.TOLD))
+        moment, acknowledged = random.Random(seed), len(self.lines(load.TOLD))
         process.start()
         if moment.random() < UNDER_LOAD or is_first:
-            enough = told + moment.randint(1, MOST_CALLS)
+            enough = acknowledged + moment.randint(1, MOST_CALLS)
 
             def is_enough() -> bool:
                 assert process.is_alive(), "it ended by itself"
@@ -91,12 +93,12 @@ class Left:
                     else:
                         assert record.id not in outcomes
                         outcomes[record.id] = str(record.outcome)
-            found = await store.audit.verify([self.key.public] if self.kept() else [], self.kept())
-        assert found.ok, found.problem
+            verified = await store.audit.verify([self.key.public] if self.kept() else [], self.kept())
+        assert verified.ok, verified.problem
         effects = {int(line) for line in self.lines(load.EFFECTS)}
         assert effects <= set(intents.values()), "an effect without its intent"
         assert intents.keys() <= outcomes.keys(), "an intent without an outcome"
-        assert {one for one in interrupted if outcomes[one] != "interrupted"} == set()
+        assert {call_id for call_id in interrupted if outcomes[call_id] != "interrupted"} == set()
         self.interrupted += len(interrupted)
         for record, number in (line.split() for line in self.lines(load.TOLD)):
             assert outcomes.get(record) == "succeeded", (record, number)
@@ -108,14 +110,14 @@ class Left:
 @pytest.mark.spec("G19", "G21", "G22", "G23")
 @pytest.mark.parametrize("first", range(0, (KILLS + 1) // 2, ROUND))
 async def test_whatever_the_moment_nothing_is_lost(first: int, url: str, tmp_path: Path) -> None:
-    left = Left(url, tmp_path)
+    remains = Left(url, tmp_path)
     async with opened_at(url):
         pass  # the tables are there, so that anybody can look
     for number in range(first, min(first + ROUND, (KILLS + 1) // 2)):
         seed = SEED + 2 * number + url.startswith("postgres")
         print(f"seed {seed}", flush=True)
-        left.kill_one(seed, is_first=number == first)
-        await left.check()
-    done, told = len(left.lines(load.EFFECTS)), len(left.lines(load.TOLD))
-    print(f"{done} effects, {told} acknowledged, {left.interrupted} interrupted", flush=True)
-    assert (done > 0, told > 0) == (True, True)
+        remains.kill_one(seed, is_first=number == first)
+        await remains.check()
+    done, acknowledged = len(remains.lines(load.EFFECTS)), len(remains.lines(load.TOLD))
+    print(f"{done} effects, {acknowledged} acknowledged, {remains.interrupted} interrupted", flush=True)
+    assert (done > 0, acknowledged > 0) == (True, True)

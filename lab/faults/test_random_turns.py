@@ -54,13 +54,13 @@ async def looked(url: str, session: str, moment: random.Random) -> list[EventRow
 async def test_a_turn_goes_on_whatever_the_moment(url: str, tmp_path: Path) -> None:
     warm = multiprocessing.get_context("forkserver")
     warm.set_forkserver_preload(["lab.faults.turning", "capset.stores.sql.schema.revisions"])
-    kills, number, told = 0, 0, dict[str, list[EventRow]]()
+    kills, number, events_by_session = 0, 0, dict[str, list[EventRow]]()
     while kills < (KILLS + 1) // 2:
         number += 1
         session = await began(url)
         moment = random.Random(f"{SEED} {number} {url.partition(':')[0]}")
         for tries in range(PATIENCE):
-            if told.get(session) and told[session][-1].type in ENDINGS:
+            if events_by_session.get(session) and events_by_session[session][-1].type in ENDINGS:
                 break
             seed = moment.randrange(10**9)
             process = warm.Process(target=turning.run, args=(url, tmp_path, session, number, seed))
@@ -73,15 +73,15 @@ async def test_a_turn_goes_on_whatever_the_moment(url: str, tmp_path: Path) -> N
                 kills += 1
             else:
                 raise AssertionError(f"it ended by itself, with {process.exitcode}")
-            told[session] = await looked(url, session, moment)
+            events_by_session[session] = await looked(url, session, moment)
     print(f"{kills} kills, {number} turns", flush=True)
-    await check(url, tmp_path, told)
+    await check(url, tmp_path, events_by_session)
 
 
-async def check(url: str, folder: Path, told: dict[str, list[EventRow]]) -> None:
+async def check(url: str, folder: Path, events_by_session: dict[str, list[EventRow]]) -> None:
     """Compare what was done with what is on record, and with what the agents were told."""
     done = Counter(int(line) for line in (folder / EFFECTS).read_text().splitlines())
-    assert set(done.values()) == {1}, f"twice: {[one for one, times in done.items() if times > 1]}"
+    assert set(done.values()) == {1}, f"twice: {[number for number, times in done.items() if times > 1]}"
     async with Kernel(store=url) as kernel:
         assert (await kernel.audit.verify()).ok
         intents: dict[str, int] = {}
@@ -96,18 +96,20 @@ async def check(url: str, folder: Path, told: dict[str, list[EventRow]]) -> None
                     outcomes[record.id] = str(record.outcome)
         assert set(done) <= set(intents.values()), "an effect without its intent"
         unknown = 0
-        for session, events in told.items():
+        for session, events in events_by_session.items():
             assert (events[-1].type, data(events[-1])) == ("turn.ended", {"output": "Done."}), events[-1]
             messages = (await kernel.store.events.messages(session)).items
-            own, helpers = ([part for row in messages for part in returns(row, kind)] for kind in ("message", "inner"))
-            assert [part["tool_call_id"] for part in own] == [
+            message_parts, helpers = (
+                [part for row in messages for part in returns(row, kind)] for kind in ("message", "inner")
+            )
+            assert [part["tool_call_id"] for part in message_parts] == [
                 "call-1-1",
                 *(f"call-2-{place}" for place in (1, 2, 3)),
                 *(f"call-3-{place}" for place in (1, 2)),
                 *(f"call-{step}-1" for step in (4, 5, 6)),
             ], "each call has one result"
             assert [part["tool_call_id"] for part in helpers] == ["call-1-1", "call-2-1"], "the helper's as well"
-            for part in [*own, *helpers]:
+            for part in [*message_parts, *helpers]:
                 if part["tool_name"] == "helper":
                     assert part["content"] == "Helped."
                 elif part["outcome"] == "success":

@@ -78,23 +78,23 @@ def test_no_limit_is_exceeded_by_more_than_one_step_of_one_agent(url: str) -> No
             st.integers(0, 2**16),
         )
         def holds(amounts: dict[str, float], seed: int) -> None:
-            limit = f"{','.join(f'{name}={most}' for name, most in amounts.items())}/1h"
+            limit = f"{','.join(f'{name}={maximum}' for name, maximum in amounts.items())}/1h"
             for number, child in enumerate(children):
                 plan = {"principal": f"ada-{next(numbers) // 2}", "limit": limit, "seed": seed + number}
                 send(child, {**plan, "agents": AGENTS})
-            told: list[dict[str, Any]] = [json.loads(line_of(child)) for child in children]
-            tokens = [one for process in told for one in process["tokens"]]
-            calls = sum(process["calls"] for process in told)
-            most = {"steps": 0.0, "calls": float("inf"), "tokens": float("inf"), "cost": float("inf")} | amounts
-            assert not amounts.get("steps") or len(tokens) <= most["steps"]
-            assert calls <= most["calls"]
-            assert sum(tokens) <= most["tokens"] + TOKENS
-            assert sum(tokens) * DOLLARS <= most["cost"] + TOKENS * DOLLARS
+            reports: list[dict[str, Any]] = [json.loads(line_of(child)) for child in children]
+            tokens = [step_tokens for process in reports for step_tokens in process["tokens"]]
+            calls = sum(process["calls"] for process in reports)
+            limits = {"steps": 0.0, "calls": float("inf"), "tokens": float("inf"), "cost": float("inf")} | amounts
+            assert not amounts.get("steps") or len(tokens) <= limits["steps"]
+            assert calls <= limits["calls"]
+            assert sum(tokens) <= limits["tokens"] + TOKENS
+            assert sum(tokens) * DOLLARS <= limits["cost"] + TOKENS * DOLLARS
             assert (
                 len(tokens) == amounts.get("steps")
-                or calls > most["calls"] - CALLS
-                or sum(tokens) >= most["tokens"]
-                or sum(tokens) * DOLLARS >= most["cost"] - 1e-9
+                or calls > limits["calls"] - CALLS
+                or sum(tokens) >= limits["tokens"]
+                or sum(tokens) * DOLLARS >= limits["cost"] - 1e-9
             ), "something is used up"
 
         holds()

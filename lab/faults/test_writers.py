@@ -23,16 +23,16 @@ async def test_thousands_of_operations_of_four_processes_lose_nothing_and_raise_
     each = operations // PROCESSES
     async with Kernel(store=url) as kernel:
         async with kernel.open(writers.AGENT, principal=writers.WHO) as session:
-            own = session.id
-        running = [writers.start(url, own, f"p{number}", tasks, each) for number in range(PROCESSES)]
+            session_id = session.id
+        running = [writers.start(url, session_id, f"p{number}", tasks, each) for number in range(PROCESSES)]
         for process in running:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
         for process in running:
-            _, told = process.communicate()
-            assert (process.returncode, told) == (0, "")
-        async with kernel.open(writers.AGENT, principal=writers.WHO, session_id=own) as session:
+            _, errors = process.communicate()
+            assert (process.returncode, errors) == (0, "")
+        async with kernel.open(writers.AGENT, principal=writers.WHO, session_id=session_id) as session:
             state, marks = await session.call(writers.look)
     kinds = [[f"p{process}-{number}" for process in range(PROCESSES) for number in range(k, each, 4)] for k in range(3)]
     assert (state.count, state.updated) == (len(kinds[0]), len(kinds[0]))

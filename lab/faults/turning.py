@@ -68,9 +68,9 @@ def model(folder: Path, number: int) -> ModelChoice:
         return Call(tool, number=10 * number + which, folder=str(folder))
 
     moves = [call("look", 0), [call("act", 1), call("sign", 2), call("look", 3)], [call("act", 4), call("act", 5)]]
-    own = script_of([*moves, Call("helper", input="go"), call("sign", 6), call("act", 7), "Done."])
+    clerk = script_of([*moves, Call("helper", input="go"), call("sign", 6), call("act", 7), "Done."])
     helper = script_of([call("act", 8), call("sign", 9), "Helped."])
-    return ModelChoice(Script({"clerk": own.of("clerk"), "helper": helper.of("helper")}))
+    return ModelChoice(Script({"clerk": clerk.of("clerk"), "helper": helper.of("helper")}))
 
 
 class Host:

@@ -32,24 +32,26 @@ def main(arguments: list[str]) -> int:
         print(f"guardbench: nothing was run: {needed}, and there is none")
         return 0
     try:
-        found = _play(environment.make(uv, python))
+        findings = _play(environment.make(uv, python))
     except Failed as error:
         print(f"guardbench: {error}", file=sys.stderr)
         return 1
-    print(report.plain(found.marks()))
+    print(report.plain(findings.marks()))
     print("D: detected; P: prevented, by what the servers' own ledgers say", end="\n\n")
-    print(report.plain(found.reasons()))
-    for one in found.errors:
-        print(f"guardbench: {one}", file=sys.stderr)
-    if arguments and not found.errors:
-        PAGE.write_text(render(PAGE.read_text(encoding="utf-8"), found), encoding="utf-8")
-    return 1 if found.errors else 0
+    print(report.plain(findings.reasons()))
+    for problem in findings.errors:
+        print(f"guardbench: {problem}", file=sys.stderr)
+    if arguments and not findings.errors:
+        PAGE.write_text(render(PAGE.read_text(encoding="utf-8"), findings), encoding="utf-8")
+    return 1 if findings.errors else 0
 
 
-def render(page: str, found: report.Report) -> str:
+def render(page: str, findings: report.Report) -> str:
     """Return the page with the tables of a report."""
     by_hand, _, _ = page.partition(BEGIN)
-    return f"{by_hand}{BEGIN}\n\n{report.markdown(found.marks())}\n{_REASONS}\n\n{report.markdown(found.reasons())}"
+    return (
+        f"{by_hand}{BEGIN}\n\n{report.markdown(findings.marks())}\n{_REASONS}\n\n{report.markdown(findings.reasons())}"
+    )
 
 
 def _play(python: Path) -> report.Report:

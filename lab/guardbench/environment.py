@@ -26,7 +26,7 @@ def find_python(uv: Path, environ: dict[str, str]) -> str | None:
     """Return the path of a Python that mcp-guardbench runs on, by uv, or nothing if there is none."""
     # pyenv's shims answer only for the versions that it has been told to use; the versions themselves always do.
     home = Path(environ.get("PYENV_ROOT", Path(environ.get("HOME", "/")) / ".pyenv"))
-    versions = [str(one) for one in sorted(home.glob("versions/3.*/bin"))]
+    versions = [str(folder) for folder in sorted(home.glob("versions/3.*/bin"))]
     path = os.pathsep.join([*versions, environ.get("PATH", "")])
     done = subprocess.run(
         [uv, "python", "find", "--no-project", "--system", f">={LEAST}"],
@@ -40,16 +40,16 @@ def find_python(uv: Path, environ: dict[str, str]) -> str | None:
 
 def make(uv: Path, python: str) -> Path:
     """Make the environment if it is not there, and return its Python. Raises ``Failed`` if it cannot be made."""
-    own, mark = FOLDER / "bin" / "python", FOLDER / ".capset-setup"
+    interpreter, mark = FOLDER / "bin" / "python", FOLDER / ".capset-setup"
     if mark.exists() and mark.read_text(encoding="utf-8") == VERSION:
-        return own
+        return interpreter
     print(f"guardbench: installing {NAME} {VERSION} into {FOLDER.name}", file=sys.stderr, flush=True)
     _run([uv, "venv", "--quiet", "--clear", "--no-project", "--python", python, FOLDER])
     # pip is the one that fetches a source distribution, and hatchling builds it.
-    _run([uv, "pip", "install", "--quiet", "--python", own, f"{NAME}=={VERSION}", "pip", "hatchling"])
-    _fetch_cases(own)
+    _run([uv, "pip", "install", "--quiet", "--python", interpreter, f"{NAME}=={VERSION}", "pip", "hatchling"])
+    _fetch_cases(interpreter)
     mark.write_text(VERSION, encoding="utf-8")
-    return own
+    return interpreter
 
 
 def _fetch_cases(python: Path) -> None:
@@ -58,8 +58,10 @@ def _fetch_cases(python: Path) -> None:
     _run([*download, "--no-binary", NAME, "--dest", source, f"{NAME}=={VERSION}"])
     (archive,) = source.glob("*.tar.gz")
     with tarfile.open(archive) as packed:
-        found = [one for one in packed.getmembers() if one.isfile() and Path(one.name).parent.name == CASES.name]
-        packed.extractall(source, [one for one in found if one.name.endswith(".yaml")], filter="data")
+        members = [
+            member for member in packed.getmembers() if member.isfile() and Path(member.name).parent.name == CASES.name
+        ]
+        packed.extractall(source, [member for member in members if member.name.endswith(".yaml")], filter="data")
     (unpacked,) = source.glob(f"*/{CASES.name}")
     shutil.rmtree(CASES, ignore_errors=True)
     unpacked.rename(CASES)

@@ -64,53 +64,64 @@ class Report:
     @property
     def errors(self) -> list[str]:
         """What could not be measured, and why."""
-        return [f"{one.case} before {one.control}: {one.error}" for one in self.outcomes if one.error is not None]
+        return [
+            f"{outcome.case} before {outcome.control}: {outcome.error}"
+            for outcome in self.outcomes
+            if outcome.error is not None
+        ]
 
     def marks(self) -> list[list[str]]:
         """Return the outcomes: a row of heads, one for each case, and one of sums."""
-        found = {(one.case, one.control): one.mark for one in self.outcomes}
-        rows = [[f"{case} {name}", *(found[case, one] for one in CONTROLS)] for case, name in self.cases.items()]
+        marks_by_case = {(outcome.case, outcome.control): outcome.mark for outcome in self.outcomes}
+        rows = [
+            [f"{case} {name}", *(marks_by_case[case, control] for control in CONTROLS)]
+            for case, name in self.cases.items()
+        ]
         return [["case", *CONTROLS.values()], *rows, ["attacks detected, prevented", *map(self._sum, CONTROLS)]]
 
     def reasons(self) -> list[list[str]]:
         """Return what of capset stopped or found something, and what happened all the same, for each attack."""
-        ours = [one for one in self.outcomes if one.control == _OURS and one.case in self.attacks]
+        ours = [outcome for outcome in self.outcomes if outcome.control == _OURS and outcome.case in self.attacks]
         rows = [
-            [one.case, "; ".join(one.by) or "–", ", ".join(name.replace("_", " ") for name in one.unsafe) or "–"]
-            for one in ours
+            [
+                outcome.case,
+                "; ".join(outcome.by) or "–",
+                ", ".join(name.replace("_", " ") for name in outcome.unsafe) or "–",
+            ]
+            for outcome in ours
         ]
         return [["case", "stopped or found by", "happens all the same"], *rows]
 
     def _sum(self, control: str) -> str:
-        attacks = [one for one in self.outcomes if one.control == control and one.case in self.attacks]
-        return f"{sum(one.is_detected for one in attacks)}, {sum(one.is_prevented for one in attacks)}"
+        attacks = [outcome for outcome in self.outcomes if outcome.control == control and outcome.case in self.attacks]
+        return f"{sum(outcome.is_detected for outcome in attacks)}, {sum(outcome.is_prevented for outcome in attacks)}"
 
 
-def read(found: Mapping[str, Any]) -> Report:  # the JSON of lab.guardbench.lab
+def read(document: Mapping[str, Any]) -> Report:  # the JSON of lab.guardbench.lab
     """Return the report of what the lab found."""
     return Report(
-        {one["id"]: one["name"] for one in found["cases"]},
-        frozenset(one["id"] for one in found["cases"] if one["is_attack"]),
+        {case["id"]: case["name"] for case in document["cases"]},
+        frozenset(case["id"] for case in document["cases"] if case["is_attack"]),
         [
             Outcome(
-                one["case"],
-                one["control"],
-                one["detected"],
-                one["prevented"],
-                one["false_positive"],
-                one["unsafe"],
-                _by(one["said"]),
-                None if one["status"] == "completed" else one["error"] or one["status"],
+                outcome["case"],
+                outcome["control"],
+                outcome["detected"],
+                outcome["prevented"],
+                outcome["false_positive"],
+                outcome["unsafe"],
+                _by(outcome["said"]),
+                None if outcome["status"] == "completed" else outcome["error"] or outcome["status"],
             )
-            for one in found["results"]
+            for outcome in document["results"]
         ],
     )
 
 
-def _by(said: Iterable[Mapping[str, str]]) -> list[str]:
+def _by(reports: Iterable[Mapping[str, str]]) -> list[str]:
     tools: dict[str, list[str]] = {}
-    for one in said:
-        tools.setdefault(one["rule"], []).append(f"`{one['tool']}`")
+    for report in reports:
+        tools.setdefault(report["rule"], []).append(f"`{report['tool']}`")
     return [
         _RULES.get(rule, f"{rule} at {{}}").format(", ".join(dict.fromkeys(named))) for rule, named in tools.items()
     ]

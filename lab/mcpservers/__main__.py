@@ -194,9 +194,9 @@ async def _call_at_gateway(
         async with httpx2.AsyncClient(base_url=gateway.url, timeout=120, trust_env=False) as http:
             await asyncio.gather(*(_approve(http, row, limit) for row in rows))
         async with connected(f"{gateway.url}/mcp") as peer:
-            wanted = {name for row in rows for name in row.approved.values()}
+            approved_names = {name for row in rows for name in row.approved.values()}
             with suppress(AssertionError):  # the call of a tool that is missing says so
-                await until(lambda: _are_listed(peer, wanted))
+                await until(lambda: _are_listed(peer, approved_names))
 
             async def called(row: ServerReport) -> dict[str, Node]:
                 async with limit:
@@ -255,16 +255,16 @@ async def _judge_again(row: ServerReport, gateway: Mapping[str, Node]) -> None:
     """
     row.arguments = {tool: row.arguments[tool] for tool in gateway}
     try:
-        again = await _results_of(row)
+        repeated = await _results_of(row)
     except (Refusal, Failed, OSError) as error:
         row.problem = str(error)
         return
     for tool in [tool for tool in row.different if tool in gateway]:
-        if difference(again[tool], gateway[tool], row.own_names) is None:
+        if difference(repeated[tool], gateway[tool], row.own_names) is None:
             del row.different[tool]
             row.same += 1
             continue
-        first, second = comparable(row.direct[tool], {}), comparable(again[tool], {})
+        first, second = comparable(row.direct[tool], {}), comparable(repeated[tool], {})
         if first_difference(first, second) is None:
             continue
         change = first_difference(shape_of(second), shape_of(comparable(gateway[tool], row.own_names)))

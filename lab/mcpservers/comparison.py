@@ -31,13 +31,13 @@ def difference(direct: Node, gateway: Node, names: Mapping[str, str]) -> str | N
 def comparable(result: Node, names: Mapping[str, str]) -> dict[str, Any]:
     """Return what a result says, with a server's own names for its tools."""
     meta = {key: value for key, value in members(result.get("_meta")).items() if not key.startswith(_OWN)}
-    whole = {
+    document = {
         "content": elements(result.get("content")),
         "structuredContent": result.get("structuredContent"),
         "isError": result.get("isError") is True,
         "_meta": meta,
     }
-    text = json.dumps(whole)
+    text = json.dumps(document)
     for name in sorted(names, key=len, reverse=True):
         text = text.replace(name, names[name])
     return json.loads(text)

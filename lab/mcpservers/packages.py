@@ -107,18 +107,18 @@ def _script(package: str) -> Path:
 def _environment(name: str, entry: dict[str, Any]) -> Path:
     """Install a package of PyPI's into an environment of its own, and return that."""
     folder = FOLDER / "python" / name
-    wanted = [f"{entry['pypi']}=={entry['version']}", *entry.get("with", ())]
+    requirements = [f"{entry['pypi']}=={entry['version']}", *entry.get("with", ())]
     mark = folder / ".capset-setup"
-    if mark.exists() and mark.read_text(encoding="utf-8") == "\n".join(wanted):
+    if mark.exists() and mark.read_text(encoding="utf-8") == "\n".join(requirements):
         return folder
-    print(f"mcpservers: installing {' and '.join(wanted)}", file=sys.stderr, flush=True)
+    print(f"mcpservers: installing {' and '.join(requirements)}", file=sys.stderr, flush=True)
     uv = Path(sys.executable).with_name("uv")
     for command in (
         [uv, "venv", "--quiet", "--clear", "--no-project", "--python", sys.executable, folder],
-        [uv, "pip", "install", "--quiet", "--python", folder / "bin" / "python", *wanted],
+        [uv, "pip", "install", "--quiet", "--python", folder / "bin" / "python", *requirements],
     ):
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise Failed(f"{' and '.join(wanted)} cannot be installed: it needs the package index\n{done.stderr}")
-    mark.write_text("\n".join(wanted), encoding="utf-8")
+            raise Failed(f"{' and '.join(requirements)} cannot be installed: it needs the package index\n{done.stderr}")
+    mark.write_text("\n".join(requirements), encoding="utf-8")
     return folder

@@ -44,13 +44,13 @@ class Peer(ABC):
 
     async def tools(self) -> list[Node]:
         """Return all pages of the list of tools."""
-        listed: list[Node] = []
+        descriptions: list[Node] = []
         cursor: dict[str, Any] = {}
         while True:
             page = await self.request("tools/list", cursor)
-            listed += map(members, elements(page.get("tools")))
+            descriptions += map(members, elements(page.get("tools")))
             if not page.get("nextCursor"):
-                return listed
+                return descriptions
             cursor = {"cursor": page["nextCursor"]}
 
     async def call(self, tool: str, arguments: Mapping[str, Any]) -> Node:

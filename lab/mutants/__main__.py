@@ -75,22 +75,26 @@ class Aim:
     def test_files(self) -> list[str]:
         """Return the files of tests, from the root."""
         folders = (self.root / "tests", *self.root.glob("packages/*/tests"))
-        found = sorted(path.relative_to(self.root).as_posix() for one in folders for path in one.rglob("test_*.py"))
+        paths = sorted(
+            path.relative_to(self.root).as_posix() for folder in folders for path in folder.rglob("test_*.py")
+        )
         named = {name for files in PROCESSES.values() for name in files}
-        return [name for name in found if name in named or not name.startswith(_ELSEWHERE)]
+        return [name for name in paths if name in named or not name.startswith(_ELSEWHERE)]
 
     def equivalents(self) -> Mapping[tuple[str, ...], str]:
         """Return why some changes cannot be noticed, by their keys."""
         if not self.equivalent.exists():
             return {}
-        listed = tomllib.loads(self.equivalent.read_text("utf-8"))["equivalent"]
-        return {(one["path"], one["function"], one["before"], one["after"]): one["reason"] for one in listed}
+        entries = tomllib.loads(self.equivalent.read_text("utf-8"))["equivalent"]
+        return {
+            (entry["path"], entry["function"], entry["before"], entry["after"]): entry["reason"] for entry in entries
+        }
 
     def mutations(self, path: str) -> list[tuple[Mutation, range]]:
         """Return every change of a module, each with the lines of its statement."""
         text = (self.root / path).read_text("utf-8")
-        made = ((change.of(path, text), change.lines) for change in changes_in(text))
-        return [(mutation, lines) for mutation, lines in made if mutation is not None]
+        candidates = ((change.of(path, text), change.lines) for change in changes_in(text))
+        return [(mutation, lines) for mutation, lines in candidates if mutation is not None]
 
     def stale(self) -> list[tuple[str, ...]]:
         """Return the keys of those that stand in ``equivalent.toml`` and are no changes any more."""
@@ -121,26 +125,26 @@ def sample(aim: Aim, count: int, seed: int) -> list[tuple[Mutation, range]]:
 
     Which ones depends on the seed and on the lines themselves: what is written elsewhere makes no difference.
     """
-    paths = sorted(path for one in aim.modules for path in _modules(aim.root / aim.package / one))
+    paths = sorted(path for module in aim.modules for path in _modules(aim.root / aim.package / module))
     ranked: list[tuple[bytes, str, list[Change]]] = []
     for path in (path.relative_to(aim.root).as_posix() for path in paths):
         lines: dict[tuple[str, int], list[Change]] = {}
         text = (aim.root / path).read_text("utf-8")
         for change in changes_in(text):
             lines.setdefault((change.function, change.line), []).append(change)
-        seen = Counter[str]()
+        occurrences = Counter[str]()
         for (function, line), changes in lines.items():
             named = f"{path} {function} {text.splitlines()[line - 1].strip()}"
-            seen[named] += 1
-            ranked.append((hashlib.sha256(f"{seed} {named} {seen[named]}".encode()).digest(), path, changes))
-    found: list[tuple[Mutation, range]] = []
-    for rank, path, changes in sorted(ranked, key=lambda one: one[0]):
-        if len(found) == count:
+            occurrences[named] += 1
+            ranked.append((hashlib.sha256(f"{seed} {named} {occurrences[named]}".encode()).digest(), path, changes))
+    sampled: list[tuple[Mutation, range]] = []
+    for rank, path, changes in sorted(ranked, key=lambda entry: entry[0]):
+        if len(sampled) == count:
             break
         change = changes[int.from_bytes(rank) % len(changes)]
-        if (made := change.of(path, (aim.root / path).read_text("utf-8"))) is not None:
-            found.append((made, change.lines))
-    return found
+        if (mutation := change.of(path, (aim.root / path).read_text("utf-8"))) is not None:
+            sampled.append((mutation, change.lines))
+    return sampled
 
 
 def choose(aim: Aim, reach: Reach, mutation: Mutation, lines: range, seconds: float) -> list[str]:
@@ -159,7 +163,7 @@ def choose(aim: Aim, reach: Reach, mutation: Mutation, lines: range, seconds: fl
             tests = {test: took for test, took in tests.items() if test in reached}
         if tests:
             ranked.append((-near, sum(tests.values()), dict(tests)))
-    ranked.sort(key=lambda one: one[:2])
+    ranked.sort(key=lambda entry: entry[:2])
     every = {test: took for _, _, tests in ranked for test, took in tests.items()}
     chosen: list[str] = []
     for test in sorted(every, key=lambda test: "postgres" in test):  # whose server takes seconds to start
@@ -183,12 +187,12 @@ def _nearness(place: Sequence[str], file: str) -> int:
 
 def judge(aim: Aim, tree: Tree, reach: Reach, sampled: Sequence[tuple[Mutation, range]], seconds: float) -> Report:
     """Try every change."""
-    report, known = Report(), aim.equivalents()
+    report, equivalents = Report(), aim.equivalents()
     for number, (mutation, lines) in enumerate(sampled, start=1):
-        here = f"{number:>4}  {mutation.path}:{mutation.line}"
-        if (reason := known.get(mutation.key)) is not None:
+        label = f"{number:>4}  {mutation.path}:{mutation.line}"
+        if (reason := equivalents.get(mutation.key)) is not None:
             report.equivalent.append((mutation, reason))
-            _say(f"{here}  equivalent")
+            _say(f"{label}  equivalent")
             continue
         tests = choose(aim, reach, mutation, lines, seconds)
         began, original = time.monotonic(), (tree.root / mutation.path).read_text("utf-8")
@@ -202,35 +206,38 @@ def judge(aim: Aim, tree: Tree, reach: Reach, sampled: Sequence[tuple[Mutation, 
         else:
             report.noticed.append((mutation, outcome))
         by = "SURVIVED" if outcome.kind == "passed" else f"{outcome.kind} {outcome.test}"
-        _say(f"{here}  {by} ({len(tests)} tests, {time.monotonic() - began:.0f} s)")
+        _say(f"{label}  {by} ({len(tests)} tests, {time.monotonic() - began:.0f} s)")
     _check_baseline(tree, reach, report)
     return report
 
 
 def _check_baseline(tree: Tree, reach: Reach, report: Report) -> None:
     """Set aside what was noticed by tests that fail without any change too."""
-    left, bad = {outcome.test for _, outcome in report.noticed if outcome.test is not None}, set[str]()
-    while left:
-        outcome = tree.run(sorted(left), reach.seconds(left), at_once=False)
-        bad |= left if outcome.kind == "broken" else {*outcome.failed, str(outcome.test)} & left
-        if outcome.kind != "hung" or outcome.test not in left:
+    remaining, bad = {outcome.test for _, outcome in report.noticed if outcome.test is not None}, set[str]()
+    while remaining:
+        outcome = tree.run(sorted(remaining), reach.seconds(remaining), at_once=False)
+        bad |= remaining if outcome.kind == "broken" else {*outcome.failed, str(outcome.test)} & remaining
+        if outcome.kind != "hung" or outcome.test not in remaining:
             break
-        left -= bad
-    report.unclear = [(one, str(outcome.test)) for one, outcome in report.noticed if outcome.test in bad]
-    report.noticed = [(one, outcome) for one, outcome in report.noticed if outcome.test not in bad]
+        remaining -= bad
+    report.unclear = [(mutation, str(outcome.test)) for mutation, outcome in report.noticed if outcome.test in bad]
+    report.noticed = [(mutation, outcome) for mutation, outcome in report.noticed if outcome.test not in bad]
 
 
 def show(report: Report) -> None:
     """Print the score, and all that is no plain success."""
-    for heading, found in (
-        ("survivors", [(one, "") for one in report.survivors]),
+    for heading, mutations in (
+        ("survivors", [(mutation, "") for mutation in report.survivors]),
         ("equivalent", report.equivalent),
         ("unclear, since the test fails without the change too", report.unclear),
     ):
-        if found:
+        if mutations:
             print(f"\n{heading}")
-        for one, note in found:
-            print(f"  {one.path}:{one.line} {one.function}\n    - {one.before}\n    + {one.after}")
+        for mutation, note in mutations:
+            print(
+                f"  {mutation.path}:{mutation.line} {mutation.function}\n    - {mutation.before}\n"
+                f"    + {mutation.after}"
+            )
             if note:
                 print(f"    {note}")
     noticed, aside = len(report.noticed), f"{len(report.equivalent)} equivalent, {len(report.unclear)} unclear"
@@ -256,11 +263,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="which ones (1)")
     parser.add_argument("--seconds", type=float, default=240.0, help="how long the tests of one may take (240)")
     parser.add_argument("modules", nargs="*", default=MODULES, help=f"folders or modules below {PACKAGES}/")
-    given = parser.parse_args()
+    options = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that what it has started ends too
-    here = Path(__file__).with_name("equivalent.toml")
-    aim = Aim(ROOT, PACKAGES, given.modules, ROOT / ".mutants", here)
-    report = run(aim, given.count, given.seed, given.seconds)
+    equivalents_file = Path(__file__).with_name("equivalent.toml")
+    aim = Aim(ROOT, PACKAGES, options.modules, ROOT / ".mutants", equivalents_file)
+    report = run(aim, options.count, options.seed, options.seconds)
     show(report)
     return 0 if report.score >= LEAST else 1
 
@@ -268,10 +275,10 @@ def main() -> int:
 def _modules(path: Path) -> list[Path]:
     """Return the modules of a folder, or the module of that name. Raises ``SystemExit`` if there is neither."""
     alone = path.with_suffix(".py")
-    found = [*([alone] if alone.is_file() else []), *sorted(path.rglob("*.py"))]
-    if not found:
+    modules = [*([alone] if alone.is_file() else []), *sorted(path.rglob("*.py"))]
+    if not modules:
         raise SystemExit(f"mutants: there is no module {path}: MODULES of lab/mutants/__main__.py names it")
-    return found
+    return modules
 
 
 def _say(line: str) -> None:

@@ -151,20 +151,20 @@ class _Finder(ast.NodeVisitor):
                 continue
             if isinstance(node, ast.Call) and name == "args" and isinstance(node.func, ast.Name):
                 value = value[1:] if node.func.id in _TYPING else value  # noqa: PLW2901
-            listed = cast("list[object]", value if isinstance(value, list) else [value])
-            yield from (one for one in listed if isinstance(one, ast.AST))
+            children = cast("list[object]", value if isinstance(value, list) else [value])
+            yield from (child for child in children if isinstance(child, ast.AST))
 
     def _changes(self, node: ast.AST) -> Iterator[tuple[int, int, str]]:
         match node:
             case ast.Compare(left=left, ops=ops, comparators=others):
-                for (one, other), op in zip(pairwise([left, *others]), ops, strict=True):
+                for (operand, other), op in zip(pairwise([left, *others]), ops, strict=True):
                     old, news = _COMPARISONS[type(op)]
-                    yield from (self._between(one, other, old, new) for new in news)
+                    yield from (self._between(operand, other, old, new) for new in news)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
                 yield self._between(left, right, *_ARITHMETIC[type(op)])
             case ast.BoolOp(op=op, values=values):
                 old, new = ("and", "or") if isinstance(op, ast.And) else ("or", "and")
-                yield from (self._between(one, other, old, new) for one, other in pairwise(values))
+                yield from (self._between(first, other, old, new) for first, other in pairwise(values))
             case ast.UnaryOp(op=ast.Not()):
                 yield (*self._span(node), self._source(node).removeprefix("not").lstrip())
             case ast.Constant(value=value):
@@ -185,10 +185,10 @@ class _Finder(ast.NodeVisitor):
         match node:
             case ast.Return(value=value):
                 if isinstance(value, ast.Tuple) and len(value.elts) > 1:
-                    one, other = value.elts[:2]
-                    (start, end), (next_start, next_end) = self._span(one), self._span(other)
+                    first, other = value.elts[:2]
+                    (start, end), (next_start, next_end) = self._span(first), self._span(other)
                     between = self._data[end:next_start].decode()
-                    yield start, next_end, self._source(other) + between + self._source(one)
+                    yield start, next_end, self._source(other) + between + self._source(first)
                 if value is not None and not isinstance(value, ast.Constant):
                     yield (*self._span(node), "return None")
             case (

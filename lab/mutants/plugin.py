@@ -18,9 +18,9 @@ import pytest
 class Chosen:
     """Runs some tests, and says at once which failed and which is running."""
 
-    def __init__(self, tests: list[str], told: Path) -> None:
+    def __init__(self, tests: list[str], report_path: Path) -> None:
         self._places = {test: place for place, test in enumerate(tests)}
-        self._told = told
+        self._told = report_path
         self._failed: list[str] = []
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -47,12 +47,14 @@ class Chosen:
 class Measured:
     """Keeps which test reached which line."""
 
-    def __init__(self, folder: str, told: Path) -> None:
+    def __init__(self, folder: str, report_path: Path) -> None:
         from coverage import Coverage
 
-        self._told = told
+        self._told = report_path
         self._seconds: dict[str, float] = {}
-        self._coverage = Coverage(str(told.with_suffix(".sqlite")), config_file=False, source=[folder], messages=False)
+        self._coverage = Coverage(
+            str(report_path.with_suffix(".sqlite")), config_file=False, source=[folder], messages=False
+        )
         self._coverage.set_option("run:relative_files", True)
         self._coverage.start()
 
@@ -76,11 +78,13 @@ class Measured:
         self._told.write_text(json.dumps(self._seconds))
 
 
-def main(asked: Path, told: Path) -> int:
+def main(request_path: Path, report_path: Path) -> int:
     """Run pytest."""
-    given: dict[str, Any] = json.loads(asked.read_text())  # JSON, as the module says
-    plugin = Measured(given["measure"], told) if "measure" in given else Chosen(given["tests"], told)
-    return pytest.main(["-p", "no:cacheprovider", "-q", *given["arguments"]], plugins=[plugin])
+    request: dict[str, Any] = json.loads(request_path.read_text())  # JSON, as the module says
+    plugin = (
+        Measured(request["measure"], report_path) if "measure" in request else Chosen(request["tests"], report_path)
+    )
+    return pytest.main(["-p", "no:cacheprovider", "-q", *request["arguments"]], plugins=[plugin])
 
 
 if __name__ == "__main__":

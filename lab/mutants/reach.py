@@ -39,10 +39,10 @@ class Reach:
 
     def update(self, tree: Tree, files: Iterable[str], say: Callable[[str], None]) -> None:
         """Measure the files of tests that are not known as they are, and forget those that are gone."""
-        suites = b"".join(one.read_bytes() for one in sorted((tree.root / SUITES).rglob("*.py")))
+        suites = b"".join(file.read_bytes() for file in sorted((tree.root / SUITES).rglob("*.py")))
         hashes = {name: _hash_of((tree.root / name).read_bytes(), suites) for name in files}
-        self._known = {name: one for name, one in self._known.items() if name in hashes}
-        stale = [name for name, found in hashes.items() if self._known.get(name, {}).get("hash") != found]
+        self._known = {name: entry for name, entry in self._known.items() if name in hashes}
+        stale = [name for name, digest in hashes.items() if self._known.get(name, {}).get("hash") != digest]
         if stale:
             files = counted(len(stale), "file")
             say(f"measuring which lines {files} of tests reach; what is known is kept in {self._folder}")
@@ -63,12 +63,12 @@ class Reach:
         for number in self._numbers:
             then = self._lines_then(number, path, lines, text)
             is_open = is_open or not then
-            for test, there in self._rows(number, path):
+            for test, reached_lines in self._rows(number, path):
                 if not test:
-                    is_open = is_open or not then.isdisjoint(there)
+                    is_open = is_open or not then.isdisjoint(reached_lines)
                 elif self._known.get(file_of(test), {}).get("number") == number:
                     anywhere.add(test)
-                    if not then.isdisjoint(there):
+                    if not then.isdisjoint(reached_lines):
                         reached.add(test)
         return anywhere if is_open else reached
 
@@ -87,17 +87,19 @@ class Reach:
 
     @property
     def _numbers(self) -> set[int]:
-        return {one["number"] for one in self._known.values()}
+        return {entry["number"] for entry in self._known.values()}
 
     def _measure(self, tree: Tree, files: list[str], number: int, hashes: Mapping[str, str]) -> None:
-        told = self._folder / f"{number}.json"
-        tree.measure(self._source, files, told)
-        seconds: dict[str, float] = json.loads(told.read_text())
+        report_path = self._folder / f"{number}.json"
+        tree.measure(self._source, files, report_path)
+        seconds: dict[str, float] = json.loads(report_path.read_text())
         modules = sorted((tree.root / self._source).rglob("*.py"))
-        told.write_text(json.dumps({one.relative_to(tree.root).as_posix(): one.read_text("utf-8") for one in modules}))
+        report_path.write_text(
+            json.dumps({module.relative_to(tree.root).as_posix(): module.read_text("utf-8") for module in modules})
+        )
         for name in files:
-            own = {test: took for test, took in seconds.items() if file_of(test) == name}
-            self._known[name] = {"hash": hashes[name], "number": number, "seconds": own}
+            file_seconds = {test: took for test, took in seconds.items() if file_of(test) == name}
+            self._known[name] = {"hash": hashes[name], "number": number, "seconds": file_seconds}
 
     def _rows(self, number: int, path: str) -> Iterator[tuple[str, list[int]]]:
         with closing(sqlite3.connect(self._folder / f"{number}.sqlite")) as data:

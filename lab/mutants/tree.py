@@ -57,22 +57,24 @@ class Tree:
         (self.root / path).write_text(text, "utf-8")
         os.utime(self.root / path, (self._stamp, self._stamp))
 
-    def measure(self, folder: str, files: Sequence[str], told: Path) -> None:
-        """Run the tests of some files, and keep which reached which line of a folder in ``told``, and beside it."""
+    def measure(self, folder: str, files: Sequence[str], report_path: Path) -> None:
+        """Run the tests of some files, and write which of them reached which line to ``report_path``, and beside it."""
         marks = "not nightly and not weekly and not clients and not browser"
-        self._run({"measure": folder, "arguments": ["-m", marks, "--tb=no", *files]}, told, None)
+        self._run({"measure": folder, "arguments": ["-m", marks, "--tb=no", *files]}, report_path, None)
 
     def run(self, tests: Sequence[str], seconds: float, *, at_once: bool = True) -> Outcome:
         """Run some tests, up to the first that fails; ``seconds`` is what they took when they were measured."""
         files = list(dict.fromkeys(test.partition("::")[0] for test in tests))
         options = [*(["-x"] if at_once else []), "--tb=no", "-o", f"timeout={self._test_seconds}"]
-        told = self._folder / "told.json"
-        told.unlink(missing_ok=True)
+        report_path = self._folder / "told.json"
+        report_path.unlink(missing_ok=True)
         code = self._run(
-            {"tests": list(tests), "arguments": [*options, *files]}, told, self._start_seconds + _SLOWER * seconds
+            {"tests": list(tests), "arguments": [*options, *files]},
+            report_path,
+            self._start_seconds + _SLOWER * seconds,
         )
-        said: dict[str, Any] = json.loads(told.read_text()) if told.exists() else {}
-        failed, running = tuple[str, ...](said.get("failed", ())), str(said.get("running") or tests[0])
+        report: dict[str, Any] = json.loads(report_path.read_text()) if report_path.exists() else {}
+        failed, running = tuple[str, ...](report.get("failed", ())), str(report.get("running") or tests[0])
         if code is None:
             return Outcome("hung", running, failed)
         if code in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
@@ -81,14 +83,14 @@ class Tree:
             return Outcome("failed", failed[0], failed)
         return Outcome("broken", running)
 
-    def _run(self, asked: dict[str, Any], told: Path, seconds: float | None) -> int | None:
+    def _run(self, payload: dict[str, Any], report_path: Path, seconds: float | None) -> int | None:
         """Return what pytest ended with; ``None`` if it had to be killed, with all that it had started."""
         request = self._folder / "asked.json"
-        request.write_text(json.dumps(asked))
+        request.write_text(json.dumps(payload))
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "CI"))}
         environment |= {"TMPDIR": str(self._folder / "tmp"), "VIRTUAL_ENV": str(self._python.parents[1])}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        command = [str(self._python), "-P", str(_PLUGIN), str(request), str(told)]
+        command = [str(self._python), "-P", str(_PLUGIN), str(request), str(report_path)]
         with subprocess.Popen(
             command,
             cwd=self.root,
@@ -99,14 +101,14 @@ class Tree:
             start_new_session=True,
         ) as process:
             try:
-                return self._wait(process, told, seconds)
+                return self._wait(process, report_path, seconds)
             except BaseException as error:
                 os.killpg(process.pid, signal.SIGKILL)  # it is its group's first: what the tests started goes too
                 if isinstance(error, subprocess.TimeoutExpired):
                     return None
                 raise
 
-    def _wait(self, process: subprocess.Popen[bytes], told: Path, seconds: float | None) -> int:
+    def _wait(self, process: subprocess.Popen[bytes], report_path: Path, seconds: float | None) -> int:
         """Wait for pytest, which writes down every test that it starts.
 
         Raises ``TimeoutExpired`` once its time is up, or one test takes longer than it is given and some more: a change
@@ -119,7 +121,7 @@ class Tree:
             try:
                 return process.wait(1.0)
             except subprocess.TimeoutExpired:
-                begun = told.stat().st_mtime if told.exists() else time.time()
+                begun = report_path.stat().st_mtime if report_path.exists() else time.time()
                 if time.monotonic() > end or time.time() - begun > stalled:
                     raise
 
@@ -128,27 +130,27 @@ class Tree:
 
     def _environment(self) -> Path:
         """Make an environment that has what this one has, but the copy's own package; return its Python."""
-        there, here = Path(sys.prefix), self.root / ".venv"
-        venv.create(here, with_pip=False, symlinks=True)
-        paths = sysconfig.get_paths("venv", vars={"base": str(here), "platbase": str(here)})
+        prefix, environment = Path(sys.prefix), self.root / ".venv"
+        venv.create(environment, with_pip=False, symlinks=True)
+        paths = sysconfig.get_paths("venv", vars={"base": str(environment), "platbase": str(environment)})
         installed = dict.fromkeys(sysconfig.get_paths()[name] for name in ("purelib", "platlib"))
         Path(paths["purelib"], "copy.pth").write_text("\n".join([*map(str, self._sources()), *installed]))
-        for program in (there / "bin").iterdir():
-            if not (own := here / "bin" / program.name).exists():
+        for program in (prefix / "bin").iterdir():
+            if not (target := environment / "bin" / program.name).exists():
                 if program.read_bytes()[:2] == b"#!":
-                    own.write_text(program.read_text().replace(str(there), str(here)))
-                    own.chmod(0o755)
+                    target.write_text(program.read_text().replace(str(prefix), str(environment)))
+                    target.chmod(0o755)
                 else:
-                    own.symlink_to(program)
-        return here / "bin" / "python"
+                    target.symlink_to(program)
+        return environment / "bin" / "python"
 
 
 def _files_of(root: Path) -> list[str]:
-    listed = subprocess.run(
+    listing = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=root,
         check=True,
         capture_output=True,
         text=True,
     )
-    return [name for name in listed.stdout.split("\0") if name]
+    return [name for name in listing.stdout.split("\0") if name]

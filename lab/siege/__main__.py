@@ -21,14 +21,14 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="parts of the names of attacks")
     parser.add_argument("--engine", choices=("sqlite", "postgres", "both"), default="both")
     parser.add_argument("--seconds", type=float, default=6.0)
-    asked = parser.parse_args()
-    chosen = [one for one in ATTACKS if not asked.names or any(name in one.name for name in asked.names)]
+    options = parser.parse_args()
+    chosen = [attack for attack in ATTACKS if not options.names or any(name in attack.name for name in options.names)]
     rows: dict[str, list[Row]] = {}
-    for engine in ("sqlite", "postgres") if asked.engine == "both" else (asked.engine,):
+    for engine in ("sqlite", "postgres") if options.engine == "both" else (options.engine,):
         with database(engine) as (folder, url), besieged(folder, url) as site:
-            rows[engine] = [_fight(site, one, asked.seconds) for one in chosen if engine in one.engines]
+            rows[engine] = [_fight(site, attack, options.seconds) for attack in chosen if engine in attack.engines]
     _print(rows)
-    return int(any(row.misses for found in rows.values() for row in found))
+    return int(any(row.misses for engine_rows in rows.values() for row in engine_rows))
 
 
 def _fight(site: Site, attack: Attack, seconds: float) -> Row:
@@ -39,15 +39,15 @@ def _fight(site: Site, attack: Attack, seconds: float) -> Row:
     row = fight(site, attack, seconds)
     note = ""
     if row.misses == ["rate"]:
-        rows = sorted([row, *(fight(site, attack, seconds) for _ in range(2))], key=lambda one: one.share)
-        row = next((one for one in rows if set(one.misses) - {"rate"}), rows[1])
-        note = f" (the median of {', '.join(f'{one.share:.2f}' for one in rows)})"
+        rows = sorted([row, *(fight(site, attack, seconds) for _ in range(2))], key=lambda candidate: candidate.share)
+        row = next((candidate for candidate in rows if set(candidate.misses) - {"rate"}), rows[1])
+        note = f" (the median of {', '.join(f'{candidate.share:.2f}' for candidate in rows)})"
     print(f"  {attack.name}: {', '.join(row.misses) or 'held'}{note}", file=sys.stderr)
     return row
 
 
 def _print(rows: dict[str, list[Row]]) -> None:
-    for engine, found in rows.items():
+    for engine, engine_rows in rows.items():
         table = Table(title=f"Siege: two servers on {engine}")
         for column in (
             "attack",
@@ -62,7 +62,7 @@ def _print(rows: dict[str, list[Row]]) -> None:
             "",
         ):
             table.add_column(column, justify="left" if column in ("attack", "answers", "") else "right")
-        for row in found:
+        for row in engine_rows:
             during = row.during
             table.add_row(
                 row.attack.name,

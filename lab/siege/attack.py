@@ -67,14 +67,16 @@ class Attack:
     engines: tuple[str, ...] = ("sqlite", "postgres")
 
 
-async def flood(port: int, until: float, asked: bytes, *, connections: int = 8, timeout: float = 15.0) -> Counter[str]:
+async def flood(
+    port: int, until: float, http_request: bytes, *, connections: int = 8, timeout: float = 15.0
+) -> Counter[str]:
     """Send a request over and over on some connections at once, and count the answers."""
-    told: Counter[str] = Counter()
+    answers: Counter[str] = Counter()
 
-    async def one() -> None:
+    async def send_requests() -> None:
         async with Connection(port) as connection:
             while time.monotonic() < until:
-                told[await in_time(connection, asked, timeout)] += 1
+                answers[await in_time(connection, http_request, timeout)] += 1
 
-    await asyncio.gather(*(one() for _ in range(connections)))
-    return told
+    await asyncio.gather(*(send_requests() for _ in range(connections)))
+    return answers

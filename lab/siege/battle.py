@@ -44,7 +44,7 @@ class Row:
         """Return the bounds that did not hold."""
         bounds, during = self.attack.bounds, self.during
         odd = set(self.answers) - self.attack.answers
-        held = {
+        bounds_met = {
             "health": p99(during.health) <= bounds.health,
             "p99": p99(during.reads) <= bounds.p99,
             "rate": self.share >= bounds.rate,
@@ -55,7 +55,7 @@ class Row:
             f"bystander got {dict(during.failed)}": not during.failed,
             "wait": during.wait <= bounds.wait,
         }
-        return [name for name, is_held in held.items() if not is_held]
+        return [name for name, is_held in bounds_met.items() if not is_held]
 
 
 @contextmanager
@@ -111,7 +111,7 @@ def _warm() -> None:
 
 
 def _attack(name: str, site: Site, seconds: float) -> Counter[str]:
-    attack = next(one for one in ATTACKS if one.name == name)
+    attack = next(candidate for candidate in ATTACKS if candidate.name == name)
 
     async def work() -> Counter[str]:
         return await attack.work(site, time.monotonic() + seconds)
@@ -122,11 +122,11 @@ def _attack(name: str, site: Site, seconds: float) -> Counter[str]:
 async def recovery(site: Site) -> float:
     """Return the seconds until three health checks in a row were answered in time."""
     started, swift = time.perf_counter(), 0
-    asked = request("GET", "/v1/healthz")
+    http_request = request("GET", "/v1/healthz")
     async with Connection(site.port) as connection:
         while swift < 3 and time.perf_counter() - started < PATIENCE_SECONDS:
             since = time.perf_counter()
-            is_well = await in_time(connection, asked, PATIENCE_SECONDS) == "200"
+            is_well = await in_time(connection, http_request, PATIENCE_SECONDS) == "200"
             swift = swift + 1 if is_well and time.perf_counter() - since < 0.1 else 0
             await asyncio.sleep(0.01)
     return time.perf_counter() - started

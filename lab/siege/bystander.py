@@ -61,43 +61,46 @@ def p99(times: list[float]) -> float:
 
 async def watch(site: Site, attack: Attack, ended: asyncio.Event) -> Seen:
     """Ask, probe and sample until ``ended`` is set; a request that is then under way counts for as long as it took."""
-    seen = Seen()
+    observed = Seen()
     started = time.perf_counter()
-    work = [_ask(site, attack, seen, ended) for _ in range(READERS)]
-    await asyncio.gather(*work, _probe(site.port, seen, ended), _sample(site, seen, ended))
-    seen.seconds = time.perf_counter() - started
-    return seen
+    work = [_ask(site, attack, observed, ended) for _ in range(READERS)]
+    await asyncio.gather(*work, _probe(site.port, observed, ended), _sample(site, observed, ended))
+    observed.seconds = time.perf_counter() - started
+    return observed
 
 
-async def _ask(site: Site, attack: Attack, seen: Seen, ended: asyncio.Event) -> None:
-    asked = attack.asks(site)
+async def _ask(site: Site, attack: Attack, observed: Seen, ended: asyncio.Event) -> None:
+    http_request = attack.asks(site)
     async with Connection(site.port) as connection:
         while not ended.is_set():
             started = time.perf_counter()
-            status = await in_time(connection, asked, PATIENCE_SECONDS)
-            seen.wait = max(seen.wait, time.perf_counter() - started)
+            status = await in_time(connection, http_request, PATIENCE_SECONDS)
+            observed.wait = max(observed.wait, time.perf_counter() - started)
             if status == "200":
-                seen.reads.append(time.perf_counter() - started)
+                observed.reads.append(time.perf_counter() - started)
                 continue
             if status not in attack.served:
-                seen.failed[status] += 1
+                observed.failed[status] += 1
             await asyncio.sleep(0.01)
 
 
-async def _probe(port: int, seen: Seen, ended: asyncio.Event) -> None:
-    asked = request("GET", "/v1/healthz")
+async def _probe(port: int, observed: Seen, ended: asyncio.Event) -> None:
+    http_request = request("GET", "/v1/healthz")
     async with Connection(port) as connection:
         while not ended.is_set():
             started = time.perf_counter()
-            if await in_time(connection, asked, PATIENCE_SECONDS) != "200":
-                seen.failed["healthz"] += 1
-            seen.health.append(time.perf_counter() - started)
+            if await in_time(connection, http_request, PATIENCE_SECONDS) != "200":
+                observed.failed["healthz"] += 1
+            observed.health.append(time.perf_counter() - started)
             await asyncio.sleep(PROBE_SECONDS)
 
 
-async def _sample(site: Site, seen: Seen, ended: asyncio.Event) -> None:
+async def _sample(site: Site, observed: Seen, ended: asyncio.Event) -> None:
     while not ended.is_set():
         for pid in site.pids:
-            held = usage(pid)
-            seen.rss, seen.threads = max(seen.rss, held.rss), max(seen.threads, held.threads)
+            process_usage = usage(pid)
+            observed.rss, observed.threads = (
+                max(observed.rss, process_usage.rss),
+                max(observed.threads, process_usage.threads),
+            )
         await asyncio.sleep(SAMPLE_SECONDS)

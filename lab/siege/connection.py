@@ -61,10 +61,10 @@ class Connection:
             writer.write(request)
             await writer.drain()
             head = await reader.readuntil(b"\r\n\r\n")
-            found = _LENGTH.search(head)
+            length = _LENGTH.search(head)
             body = b""
-            if found:
-                body = await reader.readexactly(int(found[1]))
+            if length:
+                body = await reader.readexactly(int(length[1]))
             elif b"chunked" in head and whole:
                 body = await _chunks(reader)
             elif b"chunked" in head:
@@ -78,11 +78,11 @@ class Connection:
 
 
 async def _chunks(reader: asyncio.StreamReader) -> bytes:
-    found: list[bytes] = []
+    chunks: list[bytes] = []
     while size := int(await reader.readuntil(b"\r\n"), 16):
-        found.append((await reader.readexactly(size + 2))[:-2])
+        chunks.append((await reader.readexactly(size + 2))[:-2])
     await reader.readexactly(2)
-    return b"".join(found)
+    return b"".join(chunks)
 
 
 @contextmanager
@@ -94,11 +94,11 @@ def _as_closed() -> Generator[list[Answer]]:
         answers.append(Answer(CLOSED, b""))
 
 
-async def in_time(connection: Connection, asked: bytes, timeout: float) -> str:
+async def in_time(connection: Connection, http_request: bytes, timeout: float) -> str:
     """Send a request and return the status as text: ``closed`` without an answer, ``silent`` if none came in time."""
     try:
         async with asyncio.timeout(timeout):
-            answer = await connection.ask(asked)
+            answer = await connection.ask(http_request)
     except TimeoutError:
         connection.close()
         return "silent"

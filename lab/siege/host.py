@@ -120,8 +120,8 @@ def _capset(*words: str) -> list[str]:
 def _line(process: subprocess.Popen[bytes], log: Path, pattern: re.Pattern[str]) -> str:
     end = time.monotonic() + _SECONDS
     while time.monotonic() < end:
-        if found := pattern.search(log.read_text()):
-            return found[1]
+        if match := pattern.search(log.read_text()):
+            return match[1]
         if process.poll() is not None:
             break
         time.sleep(0.05)

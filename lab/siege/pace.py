@@ -32,11 +32,11 @@ class Timings:
 def percentiles(seconds: Sequence[float]) -> dict[str, float]:
     """Return how many there were, and their median, 95th and 99th percentile and maximum in milliseconds."""
     if len(seconds) < 2:
-        least = statistics.fmean(seconds) * 1000 if seconds else 0.0
-        return {"count": len(seconds), **dict.fromkeys(("p50", "p95", "p99", "max"), round(least, 1))}
+        milliseconds = statistics.fmean(seconds) * 1000 if seconds else 0.0
+        return {"count": len(seconds), **dict.fromkeys(("p50", "p95", "p99", "max"), round(milliseconds, 1))}
     cuts = statistics.quantiles(seconds, n=100, method="inclusive")
-    found = {"p50": cuts[49], "p95": cuts[94], "p99": cuts[98], "max": max(seconds)}
-    return {"count": len(seconds), **{name: round(value * 1000, 1) for name, value in found.items()}}
+    quantile_seconds = {"p50": cuts[49], "p95": cuts[94], "p99": cuts[98], "max": max(seconds)}
+    return {"count": len(seconds), **{name: round(value * 1000, 1) for name, value in quantile_seconds.items()}}
 
 
 async def keep_pace(rate: float, seconds: float, work: Callable[[int, float], Awaitable[None]]) -> None:
@@ -49,8 +49,8 @@ async def keep_pace(rate: float, seconds: float, work: Callable[[int, float], Aw
     async with asyncio.TaskGroup() as group:
         for number in range(int(rate * seconds)):
             due = started + number / rate
-            if (left := due - time.perf_counter()) > 0:
-                await asyncio.sleep(left)
+            if (delay := due - time.perf_counter()) > 0:
+                await asyncio.sleep(delay)
             group.create_task(_begin(work, number, due))
 
 
@@ -85,6 +85,6 @@ class Connections:
 
     def close(self) -> None:
         """Close those that are free."""
-        for one, _ in self._free:
-            one.close()
+        for connection, _ in self._free:
+            connection.close()
         self._free.clear()

@@ -20,36 +20,36 @@ class Usage:
 
 def usage(pid: int) -> Usage:
     """Return what a process and those that it started hold now."""
-    statuses = [(one, _status(one)) for one in tree(pid)]
+    statuses = [(process_id, _status(process_id)) for process_id in tree(pid)]
     return Usage(
         sum(_bytes(status, "VmRSS") for _, status in statuses),
-        sum(_descriptors(one) for one, _ in statuses),
+        sum(_descriptors(process_id) for process_id, _ in statuses),
         sum(int(status.get("Threads", "0")) for _, status in statuses),
     )
 
 
 def peak_rss(pid: int) -> int:
     """Return the most memory that a process has held, in bytes, each of its children at its own most."""
-    return sum(_bytes(_status(one), "VmHWM") for one in tree(pid))
+    return sum(_bytes(_status(process_id), "VmHWM") for process_id in tree(pid))
 
 
 def cpu_seconds(pid: int) -> float:
     """Return the processor time of a process, of those that it started, and of those of them that have ended."""
     ticks = 0
-    for one in tree(pid):
-        fields = _read(Path(f"/proc/{one}/stat")).rpartition(")")[2].split()
+    for process_id in tree(pid):
+        fields = _read(Path(f"/proc/{process_id}/stat")).rpartition(")")[2].split()
         if fields:
-            ticks += sum(map(int, fields[11:15] if one == pid else fields[11:13]))
+            ticks += sum(map(int, fields[11:15] if process_id == pid else fields[11:13]))
     return ticks / _TICKS
 
 
 def tree(pid: int) -> list[int]:
     """Return a process and all that it started, directly or not."""
-    found = [pid]
-    for one in found:
-        for thread in Path(f"/proc/{one}/task").glob("*/children"):
-            found += map(int, _read(thread).split())
-    return found
+    pids = [pid]
+    for process_id in pids:
+        for thread in Path(f"/proc/{process_id}/task").glob("*/children"):
+            pids += map(int, _read(thread).split())
+    return pids
 
 
 def _descriptors(pid: int) -> int:

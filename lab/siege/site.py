@@ -85,7 +85,7 @@ def besieged(folder: Path, url: str, *options: str, servers: int = 2) -> Generat
     host.run("people", "add", TEAM, USER, "--principal", "boss", "--org", "bystanders")
     with ExitStack() as stack:
         started = [stack.enter_context(host.serving(f"server{number}", *options)) for number in range(servers)]
-        ports, pids = tuple(one.port for one in started), tuple(one.pid for one in started)
+        ports, pids = tuple(server.port for server in started), tuple(server.pid for server in started)
         attacker, bystander = (_member(ports[0], key, f"worker of {org}", _USES) for org, key in keys.items())
         _put(ports[0], bystander, "large.bin", bytes(300_000))
         crowd = tuple(

@@ -81,14 +81,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="lab.siege.soak", description=__doc__)
     parser.add_argument("--engine", choices=("sqlite", "postgres", "both"), default="both")
     parser.add_argument("--calls", type=int, default=72_000)
-    asked = parser.parse_args()
-    table = Table(title=f"{asked.calls:,} calls of one server, in {STEPS} parts: MB of memory before, after each part")
+    options = parser.parse_args()
+    table = Table(
+        title=f"{options.calls:,} calls of one server, in {STEPS} parts: MB of memory before, after each part"
+    )
     for column in ("engine", "before", *map(str, range(1, STEPS + 1)), "growth", f"at most {GROWTH_BYTES // 10**6}"):
         table.add_column(column, justify="right", overflow="fold")
     failed = False
-    for engine in ("sqlite", "postgres") if asked.engine == "both" else (asked.engine,):
+    for engine in ("sqlite", "postgres") if options.engine == "both" else (options.engine,):
         with database(engine) as (folder, url), besieged(folder, url, servers=1) as site:
-            taken, odd = asyncio.run(_soak(site, asked.calls))
+            taken, odd = asyncio.run(_soak(site, options.calls))
         growth = taken[-1] - taken[0]
         is_held = growth <= GROWTH_BYTES and not odd
         failed |= not is_held

@@ -54,26 +54,26 @@ async def make_tenants(connections: Connections, admin: str, count: int, *, orgs
 
 
 async def _make_tenant(connections: Connections, admin: str, number: int, org: str) -> Tenant:
-    async def made(path: str, key: str, body: object) -> Any:  # any JSON
+    async def create(path: str, key: str, body: object) -> Any:  # any JSON
         return expect(await connections.ask(post(path, key, body)), 201)
 
     about = {"org": org, "permissions": FILES, "scopes": SCOPES}
-    key = (await made("/v1/keys", admin, {"name": "load", "principal": f"caller{number}", **about}))["key"]
-    agent = await made("/v1/agents", key, {"name": f"worker {number}", "capabilities": CAPABILITIES})
+    key = (await create("/v1/keys", admin, {"name": "load", "principal": f"caller{number}", **about}))["key"]
+    agent = await create("/v1/agents", key, {"name": f"worker {number}", "capabilities": CAPABILITIES})
     return Tenant(key, agent["id"])
 
 
 async def make_sessions(
-    connections: Connections, tenants: Sequence[Tenant], count: int, *, at_once: int = 16
+    connections: Connections, tenants: Sequence[Tenant], count: int, *, concurrency: int = 16
 ) -> list[tuple[Tenant, str]]:
     """Create sessions over REST, each tenant's in turn; return them with their owners."""
     owners = iter([tenants[number % len(tenants)] for number in range(count)])
-    found: list[tuple[Tenant, str]] = []
+    owned_sessions: list[tuple[Tenant, str]] = []
 
     async def work() -> None:
         for owner in owners:
             answer = await connections.ask(post("/v1/sessions", owner.key, {"agent_id": owner.agent}))
-            found.append((owner, expect(answer, 201)["id"]))
+            owned_sessions.append((owner, expect(answer, 201)["id"]))
 
-    await asyncio.gather(*(work() for _ in range(at_once)))
-    return found
+    await asyncio.gather(*(work() for _ in range(concurrency)))
+    return owned_sessions

@@ -36,8 +36,8 @@ def calls(**values: list[Any]) -> tuple[list[dict[str, Any]], int]:
 
 @pytest.mark.spec("W23")
 def test_one_value_at_a_time_stands_beside_the_first_of_all_others() -> None:
-    found, passed = calls(to=["Rome", "Roma"], price=[1, 2.5], **{"class": ["first", ""]})
-    assert found == [
+    expanded, passed = calls(to=["Rome", "Roma"], price=[1, 2.5], **{"class": ["first", ""]})
+    assert expanded == [
         {"to": "Rome", "price": 1, "class": "first"},
         {"to": "Roma", "price": 1, "class": "first"},
         {"to": "Rome", "price": 2.5, "class": "first"},
@@ -54,8 +54,8 @@ def test_an_empty_text_is_left_out_unless_the_document_requires_it() -> None:
 
 @pytest.mark.spec("W23")
 def test_members_of_objects_have_values_of_their_own() -> None:
-    found, _ = calls(to=["Rome"], options=[{"meal": [True, ""], "seat": [1]}], stops=[[{"at": ["Pisa", "Siena"]}]])
-    assert found == [
+    expanded, _ = calls(to=["Rome"], options=[{"meal": [True, ""], "seat": [1]}], stops=[[{"at": ["Pisa", "Siena"]}]])
+    assert expanded == [
         {"to": "Rome", "options": {"meal": True, "seat": 1}, "stops": [{"at": "Pisa"}]},
         {"to": "Rome", "options": {"seat": 1}, "stops": [{"at": "Pisa"}]},
         {"to": "Rome", "options": {"meal": True, "seat": 1}, "stops": [{"at": "Siena"}]},

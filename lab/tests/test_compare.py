@@ -20,7 +20,7 @@ def row(name: str, value: float, direction: str = "at most", unit: str = "times"
 def test_a_row_is_better_or_worse_by_the_direction_of_its_target() -> None:
     before = [row("call", 10.0), row("peer", 2.0, "at least"), row("same", 1.0), row("other", 1.0, unit="ms")]
     after = [row("call", 5.0), row("peer", 1.0, "at least"), row("same", 1.04), row("other", 1.0), row("new", 1.0)]
-    shares = {one["name"]: share for _, one, share in compare.compared(before, after)}
+    shares = {compared_row["name"]: share for _, compared_row, share in compare.compared(before, after)}
     assert shares["call"] == pytest.approx(1.0)
     assert shares["peer"] == pytest.approx(-0.5)
     assert (shares["other"], shares["new"]) == (None, None)
@@ -35,8 +35,8 @@ def test_a_row_is_better_or_worse_by_the_direction_of_its_target() -> None:
 def test_a_worse_row_is_told_by_the_exit_status(
     value: float, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, one in (("before", 1.0), ("after", value)):
-        (tmp_path / name).write_text(json.dumps({"rows": [row("call", one)]}))
+    for name, measured in (("before", 1.0), ("after", value)):
+        (tmp_path / name).write_text(json.dumps({"rows": [row("call", measured)]}))
     monkeypatch.setattr(sys, "argv", ["compare", str(tmp_path / "before"), str(tmp_path / "after")])
     assert compare.main() == status
     assert "| call |" in capsys.readouterr().out

@@ -26,7 +26,7 @@ def offer(tool: str, **hints: bool) -> dict[str, Any]:
 
 def found(*results: dict[str, Any]) -> report.Report:
     """Return a report of an attack and a case that is none; what is not given went well."""
-    given = {(one["control"], one["case"]): one for one in results}
+    outcomes = {(outcome["control"], outcome["case"]): outcome for outcome in results}
     quiet = {"status": "completed", "error": None, "detected": False, "prevented": False, "false_positive": False}
     return report.read(
         {
@@ -35,7 +35,7 @@ def found(*results: dict[str, Any]) -> report.Report:
                 {"id": "CD-001", "name": "None", "is_attack": False},
             ],
             "results": [
-                {"control": control, "case": case, "unsafe": [], "said": []} | quiet | given.get((control, case), {})
+                {"control": control, "case": case, "unsafe": [], "said": []} | quiet | outcomes.get((control, case), {})
                 for control in report.CONTROLS
                 for case in ("AB-001", "CD-001")
             ],
@@ -48,8 +48,8 @@ def test_without_a_python_for_it_that_is_said_in_one_line(tmp_path: Path) -> Non
     environ = {"PATH": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     command = [sys.executable, "-m", "lab.guardbench"]
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
-    said = "guardbench: nothing was run: mcp-guardbench needs Python 3.12 or newer, and there is none\n"
-    assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
+    message = "guardbench: nothing was run: mcp-guardbench needs Python 3.12 or newer, and there is none\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, message, "")
 
 
 @pytest.mark.realtime
@@ -59,9 +59,9 @@ def test_a_python_is_found_where_pyenv_keeps_its_versions(tmp_path: Path) -> Non
     folder = tmp_path / ".pyenv" / "versions" / "3.12.0" / "bin"
     folder.mkdir(parents=True)
     (folder / "python3").symlink_to(Path(real).resolve())
-    found = find_python(UV, {"PATH": "", "HOME": str(tmp_path)})
-    assert found is not None
-    assert Path(found).is_relative_to(folder)
+    python = find_python(UV, {"PATH": "", "HOME": str(tmp_path)})
+    assert python is not None
+    assert Path(python).is_relative_to(folder)
 
 
 @pytest.mark.realtime
@@ -113,13 +113,13 @@ def test_the_marks_are_of_every_control_with_their_sums() -> None:
 
 
 def test_the_reasons_are_what_of_capset_it_was_and_what_happened_all_the_same() -> None:
-    said = [
+    reports = [
         {"tool": "send", "rule": "approval_required", "text": ""},
         {"tool": "run", "rule": "approval_required", "text": ""},
         {"tool": "send", "rule": "approval_required", "text": ""},
         {"tool": "send", "rule": "limit_exceeded", "text": ""},
     ]
-    attack = {"control": "capset-rules", "case": "AB-001", "said": said, "unsafe": ["injection_reached_model"]}
+    attack = {"control": "capset-rules", "case": "AB-001", "said": reports, "unsafe": ["injection_reached_model"]}
     assert found(attack).reasons() == [
         ["case", "stopped or found by", "happens all the same"],
         ["AB-001", "an approval of `send`, `run`; limit_exceeded at `send`", "injection reached model"],
@@ -150,6 +150,6 @@ def test_lines_have_their_columns_below_each_other() -> None:
 
 
 def test_the_guide_has_the_tables_of_all_controls() -> None:
-    _, _, made = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    assert f"| case | {' | '.join(report.CONTROLS.values())} |" in made
-    assert made.count("\n| TP-001") == 2
+    _, _, tables = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    assert f"| case | {' | '.join(report.CONTROLS.values())} |" in tables
+    assert tables.count("\n| TP-001") == 2

@@ -20,10 +20,10 @@ pytestmark = pytest.mark.xdist_group("siege")
 @pytest.mark.nightly
 @pytest.mark.spec("D60")
 def test_every_follower_of_a_crowd_gets_the_events_of_its_session() -> None:
-    found = crowd.measure("sqlite", crowd.Sizes(sessions=60, followers=40, rate=20, seconds=1))
-    assert (found["odd"], found["calls"]["count"]) == ({}, 20)
-    assert found["followers"] == {"opened": 40, "complete": 40, "events": 160}
-    assert found["peak_rss"] < crowd.TARGET_BYTES
+    measurement = crowd.measure("sqlite", crowd.Sizes(sessions=60, followers=40, rate=20, seconds=1))
+    assert (measurement["odd"], measurement["calls"]["count"]) == ({}, 20)
+    assert measurement["followers"] == {"opened": 40, "complete": 40, "events": 160}
+    assert measurement["peak_rss"] < crowd.TARGET_BYTES
 
 
 @pytest.mark.realtime
@@ -31,9 +31,9 @@ def test_every_follower_of_a_crowd_gets_the_events_of_its_session() -> None:
 @pytest.mark.spec("D61")
 def test_two_servers_write_one_chain_and_lose_no_call() -> None:
     require_scheme()
-    found = replicas.measure(replicas.Sizes((2,), 1, 0.5), shares=(None,))
-    assert found["acknowledged"] == found["written"] > 0
-    assert replicas.misses(found) == []
+    measurement = replicas.measure(replicas.Sizes((2,), 1, 0.5), shares=(None,))
+    assert measurement["acknowledged"] == measurement["written"] > 0
+    assert replicas.misses(measurement) == []
 
 
 @pytest.mark.realtime
@@ -41,9 +41,9 @@ def test_two_servers_write_one_chain_and_lose_no_call() -> None:
 @pytest.mark.spec("D12")
 def test_two_workers_do_every_run_once() -> None:
     require_scheme()
-    found = workers.measure(workers.Sizes((2,), 10, 1), shares=(None,))
-    assert found["queued"] == found["written"] == 10
-    assert workers.misses(found) == []
+    measurement = workers.measure(workers.Sizes((2,), 10, 1), shares=(None,))
+    assert measurement["queued"] == measurement["written"] == 10
+    assert workers.misses(measurement) == []
 
 
 @pytest.mark.realtime
@@ -63,7 +63,7 @@ def test_a_soak_makes_every_kind_of_load_and_verifies_the_record() -> None:
     report = soak("sqlite", 1.5, every=0.5)
     assert report["errors"] == {}
     assert report["verified"]
-    assert [one for one in problems(report) if "grew" not in one] == []
+    assert [problem for problem in problems(report) if "grew" not in problem] == []
     assert len(report["samples"]) >= 2
 
 
@@ -81,13 +81,13 @@ def test_a_soak_fails_by_what_grows_and_by_odd_answers() -> None:
         "left": {"descriptors": 500},
         "kinds": {},
     }
-    told = problems(report)
-    assert told[:3] == [
+    failures = problems(report)
+    assert failures[:3] == [
         "2 times file: 500",
         "rss grew by 74,000,000, more than 20,000,000",
         "500 descriptors were left, 20 before",
     ]
-    assert "no read call was made" in told
+    assert "no read call was made" in failures
 
 
 def test_percentiles_are_in_milliseconds() -> None:
@@ -101,8 +101,8 @@ def test_percentiles_are_in_milliseconds() -> None:
 @pytest.mark.parametrize("part", ["crowd-sqlite", "crowd-postgres"])
 def test_the_saved_run_of_a_crowd_holds_its_targets(part: str) -> None:
     """A time is no test: the run that the documentation shows was measured on a machine that did nothing else."""
-    found = json.loads((Path(__file__).parents[2] / "docs/reference/load.json").read_text())[part]
-    assert crowd.misses(found) == []
+    measurement = json.loads((Path(__file__).parents[2] / "docs/reference/load.json").read_text())[part]
+    assert crowd.misses(measurement) == []
     sizes = crowd.Sizes()
-    assert (found["sessions"]["made"], found["followers"]["opened"]) == (sizes.sessions, sizes.followers)
-    assert (found["rate"], found["seconds"]) == (sizes.rate, sizes.seconds)
+    assert (measurement["sessions"]["made"], measurement["followers"]["opened"]) == (sizes.sessions, sizes.followers)
+    assert (measurement["rate"], measurement["seconds"]) == (sizes.rate, sizes.seconds)

@@ -54,8 +54,8 @@ async def test_a_server_that_does_not_start_costs_no_other(tmp_path: Path) -> No
     assert not report([first, second], seconds=1.0, is_whole=False)
 
 
-def text(said: str, **more: Any) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": said}], **more}
+def text(content: str, **more: Any) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": content}], **more}
 
 
 def test_only_names_may_differ_in_results() -> None:

@@ -56,17 +56,19 @@ def tiny(tmp_path: Path) -> Aim:
 def test_what_is_noticed_what_survives_and_what_says_nothing(tiny: Aim, capsys: pytest.CaptureFixture[str]) -> None:
     report = run(tiny, 99, 1, 60)
     show(report)
-    noticed = {one.path: outcome.test for one, outcome in report.noticed}
+    noticed = {mutation.path: outcome.test for mutation, outcome in report.noticed}
     assert noticed == {
         "src/tiny/held.py": "tests/test_values.py::test_small",
         "src/tiny/endless.py": "tests/test_endless.py::test_fall",
     }
-    (survivor,) = (one for one in report.survivors if one.path == "src/tiny/loose.py")
+    (survivor,) = (mutation for mutation in report.survivors if mutation.path == "src/tiny/loose.py")
     assert (survivor.line, survivor.function, survivor.before) == (2, "more", "return number + 1")
-    assert [(one.path, test) for one, test in report.unclear] == [("src/tiny/bad.py", "tests/test_bad.py::test_other")]
-    said = capsys.readouterr().out
-    assert f"  src/tiny/loose.py:2 more\n    - return number + 1\n    + {survivor.after}\n" in said
-    assert said.splitlines()[-1].startswith(f"score: {report.score:.1f} %, 2 of ")
+    assert [(mutation.path, test) for mutation, test in report.unclear] == [
+        ("src/tiny/bad.py", "tests/test_bad.py::test_other")
+    ]
+    output = capsys.readouterr().out
+    assert f"  src/tiny/loose.py:2 more\n    - return number + 1\n    + {survivor.after}\n" in output
+    assert output.splitlines()[-1].startswith(f"score: {report.score:.1f} %, 2 of ")
     for name, text in TINY.items():
         assert (tiny.root / name).read_text() == text, "the tree itself is left alone"
 
@@ -74,9 +76,9 @@ def test_what_is_noticed_what_survives_and_what_says_nothing(tiny: Aim, capsys: 
 @pytest.mark.realtime
 @pytest.mark.nightly
 def test_what_it_names_of_this_project_is_there(tiny: Aim) -> None:
-    here = Aim(ROOT, PACKAGES, MODULES, tiny.cache, ROOT / "lab/mutants/equivalent.toml")
-    assert len(sample(here, 3, 1)) == 3
-    assert here.stale() == []
+    project = Aim(ROOT, PACKAGES, MODULES, tiny.cache, ROOT / "lab/mutants/equivalent.toml")
+    assert len(sample(project, 3, 1)) == 3
+    assert project.stale() == []
     for module, tests in PROCESSES.items():
         for file in (f"{PACKAGES}/{module}.py", *tests):
             assert (ROOT / file).is_file(), file
@@ -88,11 +90,11 @@ def test_what_it_names_of_this_project_is_there(tiny: Aim) -> None:
 def test_what_is_equivalent_is_not_tried(tiny: Aim) -> None:
     tiny = replace(tiny, modules=["loose.py"])
     ((mutation, _),) = sample(tiny, 99, 1)
-    listed = {"path": mutation.path, "function": mutation.function, "before": mutation.before, "after": mutation.after}
-    fields = "\n".join(f'{name} = "{text}"' for name, text in listed.items())
+    entry = {"path": mutation.path, "function": mutation.function, "before": mutation.before, "after": mutation.after}
+    fields = "\n".join(f'{name} = "{text}"' for name, text in entry.items())
     tiny.equivalent.write_text(f'[[equivalent]]\n{fields}\nreason = "nobody asks"\n')
     report = run(tiny, 99, 1, 60)
-    assert [(one.key, reason) for one, reason in report.equivalent] == [(mutation.key, "nobody asks")]
+    assert [(equivalent.key, reason) for equivalent, reason in report.equivalent] == [(mutation.key, "nobody asks")]
     assert (report.survivors, report.noticed, report.score) == ([], [], 100.0)
     assert tiny.stale() == []
     (tiny.root / mutation.path).write_text("def more(number):\n    return 2 + number\n")
@@ -101,10 +103,10 @@ def test_what_is_equivalent_is_not_tried(tiny: Aim) -> None:
 
 @pytest.mark.realtime
 def test_the_same_seed_gives_the_same_changes_one_a_line(tiny: Aim) -> None:
-    first, again, other = (sample(tiny, 3, seed) for seed in (1, 1, 2))
-    assert first == again
+    first, repeated, other = (sample(tiny, 3, seed) for seed in (1, 1, 2))
+    assert first == repeated
     assert first != other
-    places = [(one.path, one.line) for one, _ in sample(tiny, 99, 1)]
+    places = [(mutation.path, mutation.line) for mutation, _ in sample(tiny, 99, 1)]
     assert len(places) == len(set(places)) == 5
 
 
@@ -126,26 +128,26 @@ def test_a_run_that_hangs_is_ended_with_all_that_it_started(tiny: Aim, tmp_path:
 @pytest.mark.realtime
 @pytest.mark.nightly
 def test_only_what_was_changed_is_measured_again(tiny: Aim, tmp_path: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     (tmp_path / "one").mkdir()
     tree = Tree(tiny.root, tmp_path / "one")
     reach = Reach(tiny.cache, tiny.package)
-    reach.update(tree, tiny.test_files(), said.append)
-    assert "3 files" in said.pop()
-    held = TINY["src/tiny/held.py"]
-    assert reach.tests_of("src/tiny/held.py", range(2, 3), held) == {"tests/test_values.py::test_small"}
-    assert reach.tests_of("src/tiny/held.py", range(4, 5), f"\n\n{held}") == {"tests/test_values.py::test_small"}
+    reach.update(tree, tiny.test_files(), messages.append)
+    assert "3 files" in messages.pop()
+    source = TINY["src/tiny/held.py"]
+    assert reach.tests_of("src/tiny/held.py", range(2, 3), source) == {"tests/test_values.py::test_small"}
+    assert reach.tests_of("src/tiny/held.py", range(4, 5), f"\n\n{source}") == {"tests/test_values.py::test_small"}
     both = {"tests/test_values.py::test_small", "tests/test_values.py::test_more"}
-    again = Reach(tiny.cache, tiny.package)
+    second_reach = Reach(tiny.cache, tiny.package)
     tree.write("tests/test_values.py", TINY["tests/test_values.py"].replace("loose.more(1)", "held.is_small(1)"))
-    again.update(tree, tiny.test_files(), said.append)
-    assert "1 file of tests" in said.pop()
-    assert again.tests_of("src/tiny/held.py", range(2, 3), held) == both
-    assert again.tests_of("src/tiny/endless.py", range(3, 4), TINY["src/tiny/endless.py"]) == {
+    second_reach.update(tree, tiny.test_files(), messages.append)
+    assert "1 file of tests" in messages.pop()
+    assert second_reach.tests_of("src/tiny/held.py", range(2, 3), source) == both
+    assert second_reach.tests_of("src/tiny/endless.py", range(3, 4), TINY["src/tiny/endless.py"]) == {
         "tests/test_endless.py::test_fall"
     }
-    again.update(tree, tiny.test_files(), said.append)
-    assert said == []
+    second_reach.update(tree, tiny.test_files(), messages.append)
+    assert messages == []
 
 
 @pytest.mark.parametrize(
@@ -180,5 +182,5 @@ def test_only_what_was_changed_is_measured_again(tiny: Aim, tmp_path: Path) -> N
 def test_which_changes_are_tried(line: str, expected: set[str]) -> None:
     head = "async def f(a: 'key' = None) -> 'key':\n    "
     text = head + line + "\n"
-    made = {one.of("m.py", text) for one in changes_in(text)}
-    assert {one.text.removeprefix(head).rstrip("\n") for one in made if one is not None} == expected
+    mutations = {change.of("m.py", text) for change in changes_in(text)}
+    assert {mutation.text.removeprefix(head).rstrip("\n") for mutation in mutations if mutation is not None} == expected

@@ -17,9 +17,9 @@ EACH = 12
 def test_the_corpus_is_as_large_as_it_was() -> None:
     assert len(scripts_of("python")) >= 180
     assert len(scripts_of("bash")) >= 133
-    written = {output.stem for output in (CORPUS / "outputs").iterdir()}
-    assert written <= {script.name for language in ("python", "bash") for script in scripts_of(language)}
-    assert len(written) >= 40
+    names = {output.stem for output in (CORPUS / "outputs").iterdir()}
+    assert names <= {script.name for language in ("python", "bash") for script in scripts_of(language)}
+    assert len(names) >= 40
 
 
 @pytest.mark.realtime
@@ -28,18 +28,18 @@ def test_the_corpus_is_as_large_as_it_was() -> None:
 def test_nothing_of_a_part_of_the_corpus_differs_in_silence(row: Row) -> None:
     if row.setting == "isolated-cpython":
         need_jails()
-    found = compare(row, scripts_of(row.language)[::EACH])
-    assert [one.script.name for one in found if one.verdict == "different"] == []
-    assert is_met(row, found)
+    comparisons = compare(row, scripts_of(row.language)[::EACH])
+    assert [comparison.script.name for comparison in comparisons if comparison.verdict == "different"] == []
+    assert is_met(row, comparisons)
 
 
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.language} {row.setting}")
 def test_one_script_that_differs_in_silence_is_enough_to_fail(row: Row) -> None:
     same, *others = scripts_of(row.language)
-    found = [Compared(same, "monty", "different"), *(Compared(one, "monty", "same") for one in others)]
-    assert not is_met(row, found)
-    assert is_met(row, found[1:])
+    comparisons = [Compared(same, "monty", "different"), *(Compared(script, "monty", "same") for script in others)]
+    assert not is_met(row, comparisons)
+    assert is_met(row, comparisons[1:])
 
 
 @pytest.mark.realtime

@@ -25,8 +25,8 @@ def suite(folder: Path, *groups: dict[str, Any]) -> Path:
 
 
 def test_verdicts_are_the_same_for_schemas_and_booleans(tmp_path: Path) -> None:
-    whole = group({"type": "integer"}, (1, True), (1.0, True), ("a", False))
-    tests = list(judge(suite(tmp_path, whole, group(True, ("a", True)), group(False, ("a", False)))))
+    integers = group({"type": "integer"}, (1, True), (1.0, True), ("a", False))
+    tests = list(judge(suite(tmp_path, integers, group(True, ("a", True)), group(False, ("a", False)))))
     assert [(test.verdict, test.is_remote) for test in tests] == [("same", False)] * 5
     assert report(tests, least=5)
     assert not report(tests, least=6)

@@ -37,9 +37,9 @@ async def test_a_server_survives(besieged_site: Site, attack: Attack) -> None:
         answers = await attack.work(besieged_site, time.monotonic() + SECONDS)
     finally:
         ended.set()
-        seen = await watching
+        observed = await watching
     assert answers, "it was answered, or knows that it was not"
     assert set(answers) <= attack.answers
-    assert not seen.failed, "a bystander is served meanwhile, however slowly"
-    assert seen.rss <= attack.bounds.rss
+    assert not observed.failed, "a bystander is served meanwhile, however slowly"
+    assert observed.rss <= attack.bounds.rss
     assert await recovery(besieged_site) < 10

@@ -46,9 +46,13 @@ def variables_of(*path: str) -> set[str]:
     command: Any = typer.main.get_command(app)
     for name in path:
         command = command.commands[name]
-    named = {one for option in command.params for one in ([option.envvar] if isinstance(option.envvar, str) else [])}
-    told = " ".join(str(option.help) for option in command.params)
-    return named | set(re.findall(r"CAPSET_[A-Z_]+[A-Z]", told))
+    named = {
+        variable
+        for option in command.params
+        for variable in ([option.envvar] if isinstance(option.envvar, str) else [])
+    }
+    help_text = " ".join(str(option.help) for option in command.params)
+    return named | set(re.findall(r"CAPSET_[A-Z_]+[A-Z]", help_text))
 
 
 def pod_of(manifest: Any) -> Any:
@@ -58,5 +62,5 @@ def pod_of(manifest: Any) -> Any:
 
 def container_of(manifest: Any) -> Any:
     """Return its one container."""
-    (found,) = pod_of(manifest)["containers"]
-    return found
+    (container,) = pod_of(manifest)["containers"]
+    return container

@@ -17,9 +17,9 @@ SERVERS: Final = ("capset-1", "capset-2")
 
 def checked(text: str) -> list[str]:
     """Return the names of the services of a compose file, once it fits the specification."""
-    found = PyOptions(apply_merge=True).from_yaml(text)
-    found.validate()
-    return found.service_names()
+    options = PyOptions(apply_merge=True).from_yaml(text)
+    options.validate()
+    return options.service_names()
 
 
 @pytest.mark.spec("D1")
@@ -29,25 +29,25 @@ def test_it_fits_the_specification() -> None:
 
 @pytest.mark.spec("D1")
 @pytest.mark.parametrize(
-    ("there", "wrong"), [("stop_grace_period", "stop_grace_perid"), ("networks: [web]", "networks: [wed]")]
+    ("original", "wrong"), [("stop_grace_period", "stop_grace_perid"), ("networks: [web]", "networks: [wed]")]
 )
-def test_what_the_specification_does_not_know_is_noticed(there: str, wrong: str) -> None:
+def test_what_the_specification_does_not_know_is_noticed(original: str, wrong: str) -> None:
     text = COMPOSE.read_text(encoding="utf-8")
-    assert there in text
+    assert original in text
     with pytest.raises(ValueError, match=wrong.rsplit(maxsplit=1)[-1].strip("[]")):
-        checked(text.replace(there, wrong))
+        checked(text.replace(original, wrong))
 
 
 @pytest.mark.spec("D1")
 def test_servers_are_alike_and_begin_once_the_database_is_of_their_version() -> None:
-    one, two = (SERVICES[name] for name in SERVERS)
-    assert one == two
-    assert one["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
+    first, two = (SERVICES[name] for name in SERVERS)
+    assert first == two
+    assert first["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
     assert SERVICES["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
     assert SERVICES["migrate"]["restart"] == "no"
-    assert SERVICES["migrate"]["image"] == one["image"]
-    _, options = parse(one["command"])
-    assert ending_seconds(options["drain_delay"]) < parse_duration(one["stop_grace_period"])
+    assert SERVICES["migrate"]["image"] == first["image"]
+    _, options = parse(first["command"])
+    assert ending_seconds(options["drain_delay"]) < parse_duration(first["stop_grace_period"])
 
 
 @pytest.mark.spec("D1")
@@ -60,11 +60,13 @@ def test_a_service_runs_a_command_that_there_is_with_variables_that_it_reads(nam
 
 @pytest.mark.spec("D1")
 def test_secrets_come_from_outside_and_a_missing_one_is_named() -> None:
-    given = {name: value for service in SERVICES.values() for name, value in service.get("environment", {}).items()}
-    assert given["CAPSET_CHECKPOINT_KEY"].startswith("${CAPSET_CHECKPOINT_KEY:?")
-    assert given["PGPASSWORD"].startswith("${POSTGRES_PASSWORD:?")
+    environment = {
+        name: value for service in SERVICES.values() for name, value in service.get("environment", {}).items()
+    }
+    assert environment["CAPSET_CHECKPOINT_KEY"].startswith("${CAPSET_CHECKPOINT_KEY:?")
+    assert environment["PGPASSWORD"].startswith("${POSTGRES_PASSWORD:?")
     assert compose()["secrets"]["postgres_password"] == {"environment": "POSTGRES_PASSWORD"}
-    assert given["POSTGRES_PASSWORD_FILE"] == "/run/secrets/postgres_password"
+    assert environment["POSTGRES_PASSWORD_FILE"] == "/run/secrets/postgres_password"
 
 
 @pytest.mark.spec("D1")
@@ -77,8 +79,8 @@ def test_no_container_of_capset_or_the_proxy_may_do_more_than_it_must() -> None:
     assert {SERVICES[name]["user"] for name in ("migrate", *SERVERS)} == {user}
     # What the image declares as volumes would be made anew for each container, and be kept when it goes.
     volumes = re.findall(r"^VOLUME (.*)$", (DEPLOY / "Containerfile").read_text(encoding="utf-8"), re.MULTILINE)
-    held = {one.partition(":")[0] for one in SERVICES["capset-1"]["tmpfs"]}
-    assert {path for line in volumes for path in line.split()} <= held
+    tmpfs_paths = {mount.partition(":")[0] for mount in SERVICES["capset-1"]["tmpfs"]}
+    assert {path for line in volumes for path in line.split()} <= tmpfs_paths
     assert all(port.startswith("127.0.0.1:") for service in SERVICES.values() for port in service.get("ports", ()))
 
 
@@ -88,12 +90,12 @@ def statements(name: str) -> str:
 
 @pytest.mark.spec("D1")
 def test_the_proxy_has_the_rules_of_the_one_on_a_host() -> None:
-    here, host = (statements(name) for name in ("compose-nginx.conf", "nginx.conf"))
+    compose_conf, host = (statements(name) for name in ("compose-nginx.conf", "nginx.conf"))
     location = re.compile(r"location / \{.*?\}", re.DOTALL)
-    assert location.findall(here) == location.findall(host)
-    assert "proxy_next_upstream off;" in here
-    assert re.findall(r"client_max_body_size .*", here) == re.findall(r"client_max_body_size .*", host)
-    assert re.findall(r"server (\S+);", here) == [f"{name}:8000" for name in SERVERS]
+    assert location.findall(compose_conf) == location.findall(host)
+    assert "proxy_next_upstream off;" in compose_conf
+    assert re.findall(r"client_max_body_size .*", compose_conf) == re.findall(r"client_max_body_size .*", host)
+    assert re.findall(r"server (\S+);", compose_conf) == [f"{name}:8000" for name in SERVERS]
     (mounted,) = SERVICES["proxy"]["volumes"]
     assert (DEPLOY / mounted.partition(":")[0]).is_file()
     _, options = parse(SERVICES["capset-1"]["command"])

@@ -19,7 +19,9 @@ from capset_server.mcp import http as mcp
 from tests.deploy.manifests import DEPLOY, KUBERNETES, container_of, manifests, parse, pod_of, variables_of
 
 MANIFESTS: Final = manifests()
-VERSIONS: Final = sorted({major_minor(one) for one in all_versions()}, key=lambda one: int(one.partition(".")[2]))
+VERSIONS: Final = sorted(
+    {major_minor(version) for version in all_versions()}, key=lambda version: int(version.partition(".")[2])
+)
 WORKLOADS: Final = ("deployment.yaml", "migrate.yaml")
 
 
@@ -50,11 +52,13 @@ def test_a_field_that_kubernetes_does_not_know_is_noticed() -> None:
 @pytest.mark.spec("D2")
 def test_kustomize_applies_every_manifest_but_the_example_and_what_is_optional() -> None:
     text = (KUBERNETES / "kustomization.yaml").read_text(encoding="utf-8")
-    found = yaml.safe_load(text)
-    named = {*found["resources"], *re.findall(r"^  # - (\S+)$", text, re.MULTILINE)}
+    kustomization = yaml.safe_load(text)
+    named = {*kustomization["resources"], *re.findall(r"^  # - (\S+)$", text, re.MULTILINE)}
     assert named == MANIFESTS.keys() - {"secret.example.yaml"}
-    assert found["namespace"] == MANIFESTS["namespace.yaml"]["metadata"]["name"]
-    assert {one["name"] for one in found["images"]} == {container_of(MANIFESTS[name])["image"] for name in WORKLOADS}
+    assert kustomization["namespace"] == MANIFESTS["namespace.yaml"]["metadata"]["name"]
+    assert {image["name"] for image in kustomization["images"]} == {
+        container_of(MANIFESTS[name])["image"] for name in WORKLOADS
+    }
 
 
 @pytest.mark.spec("D2")
@@ -72,7 +76,7 @@ def test_a_pod_asks_for_no_more_than_the_restricted_standard_allows(name: str) -
         "capabilities": {"drop": ["ALL"]},
     }
     assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys()
-    assert all(one.keys() == {"name", "emptyDir"} for one in pod["volumes"])
+    assert all(volume.keys() == {"name", "emptyDir"} for volume in pod["volumes"])
     assert (pod["automountServiceAccountToken"], pod["enableServiceLinks"]) == (False, False)
     assert container["resources"].keys() == {"requests", "limits"}
 
@@ -81,23 +85,24 @@ def test_a_pod_asks_for_no_more_than_the_restricted_standard_allows(name: str) -
 @pytest.mark.parametrize(("name", "command"), [("deployment.yaml", "serve"), ("migrate.yaml", "db upgrade")])
 def test_a_container_runs_a_command_that_there_is_with_variables_that_it_reads(name: str, command: str) -> None:
     container = container_of(MANIFESTS[name])
-    told, _ = parse(container["args"])
-    assert told == f"capset {command}"
+    command_name, _ = parse(container["args"])
+    assert command_name == f"capset {command}"
     (config,), (secret,) = (
-        [one[kind]["name"] for one in container["envFrom"] if kind in one] for kind in ("configMapRef", "secretRef")
+        [source[kind]["name"] for source in container["envFrom"] if kind in source]
+        for kind in ("configMapRef", "secretRef")
     )
     assert config == MANIFESTS["configmap.yaml"]["metadata"]["name"]
     assert secret == MANIFESTS["secret.example.yaml"]["metadata"]["name"]
-    given = {*MANIFESTS["configmap.yaml"]["data"], *MANIFESTS["secret.example.yaml"]["stringData"]}
-    assert given - variables_of("serve") == {"PGPASSWORD"}, "libpq's, and no other"
+    variables = {*MANIFESTS["configmap.yaml"]["data"], *MANIFESTS["secret.example.yaml"]["stringData"]}
+    assert variables - variables_of("serve") == {"PGPASSWORD"}, "libpq's, and no other"
 
 
 @pytest.mark.spec("D2")
 def test_the_example_of_a_secret_holds_none() -> None:
     with pytest.raises(binascii.Error):
         base64.b64decode(MANIFESTS["secret.example.yaml"]["stringData"]["CAPSET_CHECKPOINT_KEY"], validate=True)
-    said = "\n".join(path.read_text(encoding="utf-8") for path in KUBERNETES.iterdir())
-    assert not re.search(r"[A-Za-z0-9+/]{40,}={0,2}", said)
+    text = "\n".join(path.read_text(encoding="utf-8") for path in KUBERNETES.iterdir())
+    assert not re.search(r"[A-Za-z0-9+/]{40,}={0,2}", text)
 
 
 def fits(selector: dict[str, str], manifest: Any) -> bool:
@@ -111,9 +116,9 @@ def test_what_chooses_pods_chooses_the_servers_alone() -> None:
         servers["spec"]["selector"]["matchLabels"],
         MANIFESTS["service.yaml"]["spec"]["selector"],
         MANIFESTS["disruption-budget.yaml"]["spec"]["selector"]["matchLabels"],
-        *(one["labelSelector"]["matchLabels"] for one in pod_of(servers)["topologySpreadConstraints"]),
+        *(constraint["labelSelector"]["matchLabels"] for constraint in pod_of(servers)["topologySpreadConstraints"]),
     )
-    assert all(fits(one, servers) and not fits(one, migrates) for one in chosen)
+    assert all(fits(selector, servers) and not fits(selector, migrates) for selector in chosen)
     everything = MANIFESTS["network-policy.yaml"]["spec"]["podSelector"]["matchLabels"]
     assert fits(everything, servers)
     assert fits(everything, migrates)
@@ -133,7 +138,7 @@ def test_requests_find_their_way_from_the_ingress_to_the_servers() -> None:
     assert (options["port"], options["host"]) == (open_port["containerPort"], "0.0.0.0")
     assert MANIFESTS["configmap.yaml"]["data"]["CAPSET_PUBLIC_URL"] == f"https://{rule['host']}", "its Host is allowed"
     (allowed,) = MANIFESTS["network-policy.yaml"]["spec"]["ingress"]
-    assert [one["port"] for one in allowed["ports"]] == [open_port["name"]]
+    assert [allowed_port["port"] for allowed_port in allowed["ports"]] == [open_port["name"]]
 
 
 @pytest.mark.spec("D2")

@@ -51,12 +51,12 @@ def status_of(server: Running, path: str, host: str) -> int:
 
 def probe(server: Running, name: str) -> int:
     """Return how a server answers a probe of the manifest."""
-    asked = CONTAINER[name]["httpGet"]
-    assert asked.keys() == {"path", "port", "httpHeaders"}
-    assert asked["port"] in [port["name"] for port in CONTAINER["ports"]]
-    (header,) = asked["httpHeaders"]
+    request = CONTAINER[name]["httpGet"]
+    assert request.keys() == {"path", "port", "httpHeaders"}
+    assert request["port"] in [port["name"] for port in CONTAINER["ports"]]
+    (header,) = request["httpHeaders"]
     assert header["name"] == "Host"
-    return status_of(server, asked["path"], header["value"])
+    return status_of(server, request["path"], header["value"])
 
 
 @pytest.mark.realtime
@@ -96,19 +96,19 @@ def test_a_server_started_as_the_compose_file_says_is_healthy(tmp_path: Path) ->
     }
     assert environ["CAPSET_PUBLIC_URL"] in COMPOSE.read_text(encoding="utf-8")
     with running(tmp_path, *options_of(service["command"]), **environ) as server:
-        own = service["healthcheck"]["test"]
-        assert own[0] == "CMD"
-        assert (asks(own[1:], server), asks(image, server)) == (0, 0)
+        healthcheck = service["healthcheck"]["test"]
+        assert healthcheck[0] == "CMD"
+        assert (asks(healthcheck[1:], server), asks(image, server)) == (0, 0)
         assert status_of(server, "/v1/healthz", "localhost") == 200, "as the proxy passes the name on"
         server.process.send_signal(signal.SIGTERM)
         wait_until(lambda: status_of(server, "/v1/readyz", "localhost") != 200, "the server to be ready no more")
-        assert (asks(own[1:], server), asks(image, server)) == (1, 0), "nothing new is sent to it, and it lives"
+        assert (asks(healthcheck[1:], server), asks(image, server)) == (1, 0), "nothing new is sent to it, and it lives"
 
 
 @pytest.mark.spec("D2")
 def test_a_server_does_not_start_with_the_example_of_a_secret(tmp_path: Path) -> None:
-    given = MANIFESTS["secret.example.yaml"]["stringData"]
-    command = Command(tmp_path, clean_environment(tmp_path, CAPSET_DB=f"sqlite:///{tmp_path}/a.db", **given))
+    secrets = MANIFESTS["secret.example.yaml"]["stringData"]
+    command = Command(tmp_path, clean_environment(tmp_path, CAPSET_DB=f"sqlite:///{tmp_path}/a.db", **secrets))
     done = command("serve", "--port", "0")
     assert done.code == 2
     assert "a private key must be PEM, or 32 bytes in base64" in done.said
@@ -132,9 +132,9 @@ async def test_a_server_on_postgresql_needs_no_file_that_it_can_write_to(postgre
     with log.open("wb") as errors:
         process = subprocess.Popen([*words, *serve], env=environ, stdout=subprocess.DEVNULL, stderr=errors, text=True)
     try:
-        here = Running(address_of(process, log), Command(tmp_path, environ), process, log)
-        headers = {"Authorization": f"Bearer {here.key(scopes=EVERYTHING, grant=['session_files:write'])}"}
-        async with httpx2.AsyncClient(base_url=here.url, headers=headers, timeout=30, trust_env=False) as client:
+        server = Running(address_of(process, log), Command(tmp_path, environ), process, log)
+        headers = {"Authorization": f"Bearer {server.key(scopes=EVERYTHING, grant=['session_files:write'])}"}
+        async with httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=30, trust_env=False) as client:
             assert (await client.get("/v1/readyz")).json()["signing"]["signs"] is True
             session = await make_session(client, "test_math", "session_file_system")
             assert (await call(client, session, "add", a=2, b=3)).json()["data"]["result"] == 5

@@ -25,13 +25,13 @@ ICONS = {
 def test_each_has_a_page_and_says_what_it_is(name: str) -> None:
     detail, page = KNOWN[name], page_of(name)
     assert page.exists(), f"{name} has no page: write {page.name}, then python -m scripts.capability_pages"
-    found = {block[1]: block[2].strip() for block in BLOCK.finditer(page.read_text("utf-8"))}
-    assert found.get(name) == facts(detail), "write the facts anew: python -m scripts.capability_pages"
+    blocks = {block[1]: block[2].strip() for block in BLOCK.finditer(page.read_text("utf-8"))}
+    assert blocks.get(name) == facts(detail), "write the facts anew: python -m scripts.capability_pages"
     assert detail.category
     assert detail.description
     assert detail.icon == ICONS.get(name, detail.icon)
-    told = detail.instructions or [text for preset in detail.presets for text in preset.instructions]
-    assert bool(told) is (name not in UNTOLD), "it has instructions, or a reason in UNTOLD for having none"
+    instructions = detail.instructions or [text for preset in detail.presets for text in preset.instructions]
+    assert bool(instructions) is (name not in UNTOLD), "it has instructions, or a reason in UNTOLD for having none"
 
 
 def test_what_is_said_by_name_is_said_of_a_built_in() -> None:

@@ -34,6 +34,6 @@ def test_the_reference_is_what_the_code_says(name: str) -> None:
 def test_every_example_fits_it_and_is_sound(path: Path) -> None:
     data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     Draft202012Validator(json.loads(FILE.read_text(encoding="utf-8"))).validate(data)
-    found = read_configuration(path, Registry.installed())
-    assert found.warnings == ()
-    assert {"get-weather", "send-notification"} <= found.actions.keys()
+    configuration = read_configuration(path, Registry.installed())
+    assert configuration.warnings == ()
+    assert {"get-weather", "send-notification"} <= configuration.actions.keys()

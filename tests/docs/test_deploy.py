@@ -23,8 +23,8 @@ GUIDE: Final = "".join(path.read_text(encoding="utf-8") for path in PAGES)
 
 def commands_in(text: str) -> list[list[str]]:
     """Return the words of every ``capset …`` command in a text."""
-    found = re.findall(r"(?:^|[\s/;`])capset ((?:db|serve|key|audit)\b[^\n|;)`#]*)", text, re.MULTILINE)
-    return [[word.strip("'\"") for word in one.split()] for one in found]
+    commands = re.findall(r"(?:^|[\s/;`])capset ((?:db|serve|key|audit)\b[^\n|;)`#]*)", text, re.MULTILINE)
+    return [[word.strip("'\"") for word in command.split()] for command in commands]
 
 
 def options_of(words: list[str]) -> tuple[str, set[str]]:
@@ -43,17 +43,17 @@ def options_of(words: list[str]) -> tuple[str, set[str]]:
 @pytest.mark.parametrize("name", [*UNITS, "Containerfile"])
 def test_every_command_in_a_file_is_one_with_these_options(name: str) -> None:
     for words in commands_in((DEPLOY / name).read_text(encoding="utf-8")):
-        told, options = options_of(words)
-        assert {word for word in words if word.startswith("--")} <= options, told
+        command_name, options = options_of(words)
+        assert {word for word in words if word.startswith("--")} <= options, command_name
 
 
 @pytest.mark.nightly
 def test_every_command_of_the_guide_is_one_with_these_options() -> None:
-    found = commands_in(GUIDE)
-    assert len(found) > 8
-    for words in found:
-        told, options = options_of(words)
-        assert {word for word in words if word.startswith("--")} <= options, told
+    commands = commands_in(GUIDE)
+    assert len(commands) > 8
+    for words in commands:
+        command_name, options = options_of(words)
+        assert {word for word in words if word.startswith("--")} <= options, command_name
 
 
 @pytest.mark.realtime
@@ -73,16 +73,16 @@ def test_a_unit_that_stops_lets_requests_end() -> None:
     from capset_server.http.uvicorn_server import DRAIN_SECONDS
 
     unit = (DEPLOY / "capset.service").read_text(encoding="utf-8")
-    found = re.search(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
-    assert found
-    assert int(found[1]) > 2 * DRAIN_SECONDS
+    match = re.search(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
+    assert match
+    assert int(match[1]) > 2 * DRAIN_SECONDS
 
 
 def test_the_container_copies_what_is_there_and_runs_as_nobody_special() -> None:
     lines = (DEPLOY / "Containerfile").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
     steps = [line.split(None, 1) for line in lines if line and not line.lstrip().startswith("#")]
-    known = {"FROM", "COPY", "WORKDIR", "RUN", "USER", "ENV", "VOLUME", "EXPOSE", "HEALTHCHECK", "STOPSIGNAL"}
-    assert {name for name, _ in steps} <= known | {"ENTRYPOINT", "CMD"}
+    instructions = {"FROM", "COPY", "WORKDIR", "RUN", "USER", "ENV", "VOLUME", "EXPOSE", "HEALTHCHECK", "STOPSIGNAL"}
+    assert {name for name, _ in steps} <= instructions | {"ENTRYPOINT", "CMD"}
     for name, rest in steps:
         if name == "COPY" and "--from" not in rest:
             assert all((ROOT / source).exists() for source in shlex.split(rest)[:-1]), rest

@@ -20,27 +20,29 @@ WRITTEN = re.compile(r'(?:HttpRefusal|_Refused)\(\s*(\d{3}),\s*"([a-z_]+)"')
 
 def subclasses(kind: type[CapsetError]) -> Iterator[type[CapsetError]]:
     """Yield all classes below one."""
-    for one in kind.__subclasses__():
-        yield one
-        yield from subclasses(one)
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from subclasses(subclass)
 
 
 def known() -> dict[str, tuple[int, bool | None]]:
     """Return the status of each code, and whether the same may succeed later, where that stands on its class."""
     names = [folder.name for folder in import_folders()]
     packages = [import_module(name) for name in names]
-    for module in (module for one in packages for module in pkgutil.walk_packages(one.__path__, f"{one.__name__}.")):
+    for module in (
+        module for package in packages for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ):
         if ".migrations" not in module.name and not is_elsewhere(module.name):
             import_module(module.name)
-    found: dict[str, tuple[int, bool | None]] = {
-        one.code: (one.status, one.retryable)
-        for one in subclasses(CapsetError)
-        if one.code != CapsetError.code and one.__module__.partition(".")[0] in names
+    statuses: dict[str, tuple[int, bool | None]] = {
+        error.code: (error.status, error.retryable)
+        for error in subclasses(CapsetError)
+        if error.code != CapsetError.code and error.__module__.partition(".")[0] in names
     }
     for source in ROOT.glob("packages/*/src/**/*.py"):
         for status, code in WRITTEN.findall(source.read_text(encoding="utf-8")):
-            found.setdefault(code, (int(status), None))
-    return found
+            statuses.setdefault(code, (int(status), None))
+    return statuses
 
 
 def test_the_page_lists_every_error_with_its_status() -> None:
@@ -48,10 +50,10 @@ def test_the_page_lists_every_error_with_its_status() -> None:
     rows = ROW.findall(page)
     assert len(rows) == page.count("<a id="), "a row has a code, a status, what it means and what to do"
     assert all(anchor == code for anchor, code, _, _ in rows)
-    listed = {code: (int(status), again != "") for _, code, status, again in rows}
-    assert len(listed) == len(rows), "each once"
-    there = known()
-    assert sorted(listed) == sorted({*there, "method_not_allowed"})
-    for code, (status, retryable) in there.items():
-        assert listed[code][0] == status, code
-        assert retryable is None or listed[code][1] == retryable, code
+    documented = {code: (int(status), retry != "") for _, code, status, retry in rows}
+    assert len(documented) == len(rows), "each once"
+    declared = known()
+    assert sorted(documented) == sorted({*declared, "method_not_allowed"})
+    for code, (status, retryable) in declared.items():
+        assert documented[code][0] == status, code
+        assert retryable is None or documented[code][1] == retryable, code

@@ -28,8 +28,8 @@ def test_the_saved_run_is_of_the_whole_matrix_and_names_no_machine() -> None:
     report = json.loads(RESULT.read_text(encoding="utf-8"))
     assert report["machine"].keys() == {"cores", "system", "python"}
     assert report["runs"] == sum(cell["runs"] for cell in report["cells"]) >= 300
-    known = {(row.component, row.fault, row.engine, moment) for row in ROWS for moment in row.moments}
-    assert {(one["component"], one["fault"], one["engine"], one["moment"]) for one in report["cells"]} == known
+    expected = {(row.component, row.fault, row.engine, moment) for row in ROWS for moment in row.moments}
+    assert {(cell["component"], cell["fault"], cell["engine"], cell["moment"]) for cell in report["cells"]} == expected
 
 
 def test_the_tests_that_the_page_names_exist() -> None:

@@ -44,14 +44,14 @@ RUN = Path(__file__).with_name("page.py")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_runs_and_prints_what_it_says(page: Path, tmp_path: Path) -> None:
     program = "\n".join(blocks(page))
-    file, here = tmp_path / page.name, tmp_path / "here"
+    file, folder = tmp_path / page.name, tmp_path / "here"
     file.write_text(program, encoding="utf-8")
-    here.mkdir()
-    code, out, err = warm(RUN, ENVIRON, "capset_testing", doors=True).run([str(file)], here, dict(ENVIRON), 60)
+    folder.mkdir()
+    code, out, err = warm(RUN, ENVIRON, "capset_testing", doors=True).run([str(file)], folder, dict(ENVIRON), 60)
     assert code == 0, err
-    said = [line.split("#>", 1)[1].removeprefix(" ") for line in program.splitlines() if "#>" in line]
-    assert said or "assert " in program, "a page that shows nothing proves nothing"
-    assert out.splitlines() == said
+    expected = [line.split("#>", 1)[1].removeprefix(" ") for line in program.splitlines() if "#>" in line]
+    assert expected or "assert " in program, "a page that shows nothing proves nothing"
+    assert out.splitlines() == expected
 
 
 def test_the_readme_begins_as_the_home_page_does() -> None:

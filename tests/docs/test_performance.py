@@ -24,10 +24,10 @@ def test_the_pages_and_the_chart_say_what_was_measured() -> None:
 
 def test_each_row_that_is_not_met_is_named_with_what_was_asked() -> None:
     result = json.loads(RESULT.read_text(encoding="utf-8"))
-    written = ROWS.read_text(encoding="utf-8").partition("## Not met")[2].partition("## All rows")[0]
+    unmet_section = ROWS.read_text(encoding="utf-8").partition("## Not met")[2].partition("## All rows")[0]
     for row in result["rows"]:
         line = f"- {row['name']}: {row['value']:g} {row['unit']}, {row['direction']} {row['target']:g} asked"
-        assert (line in written) == (not row["met"])
+        assert (line in unmet_section) == (not row["met"])
 
 
 def test_a_saved_run_has_the_peers_and_names_no_machine() -> None:
@@ -40,8 +40,8 @@ def test_a_saved_run_has_the_peers_and_names_no_machine() -> None:
 
 
 def test_a_bar_is_as_long_as_the_logarithm_of_its_time() -> None:
-    told = {"bare": "1.00 µs", "bare, after one suspension": "10.00 µs", "governed <call>": "100.00 µs"}
-    row = {"name": "one", "unit": "times a bare validated await", "peers": {**told, "FastMCP": "not installed"}}
+    times = {"bare": "1.00 µs", "bare, after one suspension": "10.00 µs", "governed <call>": "100.00 µs"}
+    row = {"name": "one", "unit": "times a bare validated await", "peers": {**times, "FastMCP": "not installed"}}
     drawn = ElementTree.fromstring(chart({"rows": [row]}))
     first, second, third = [float(bar.get("width", "")) for bar in drawn.iter(f"{SVG}rect")]
     assert (first, third) == (0, pytest.approx(2 * second, rel=0.01))
@@ -56,7 +56,7 @@ def test_a_line_of_growth_rises_by_the_logarithm_of_what_it_shows() -> None:
     load = {"replicas": {"rows": rows}, "workers": {"rows": rows}}
     drawn = ElementTree.fromstring(growth.chart({"one": {"curves": [curve]}}, load))
     first = next(drawn.iter(f"{SVG}polyline"))
-    points = [[float(one) for one in point.split(",")] for point in first.get("points", "").split()]
+    points = [[float(coordinate) for coordinate in point.split(",")] for point in first.get("points", "").split()]
     (left, low), (middle, between), (right, high) = points
     assert (middle, between) == (pytest.approx((left + right) / 2), pytest.approx((low + high) / 2))
     assert low > high

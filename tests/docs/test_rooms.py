@@ -26,9 +26,9 @@ def links(page: Path) -> list[str]:
 
 
 def test_what_is_read_first_is_short() -> None:
-    sizes = {ROOT / name: most for name, most in MOST_BYTES.items()}
-    sizes |= {package / name: most for package in PACKAGES for name, most in MOST_BYTES_OF_PACKAGE.items()}
-    assert {page: page.stat().st_size for page, most in sizes.items() if page.stat().st_size > most} == {}
+    sizes = {ROOT / name: limit for name, limit in MOST_BYTES.items()}
+    sizes |= {package / name: limit for package in PACKAGES for name, limit in MOST_BYTES_OF_PACKAGE.items()}
+    assert {page: page.stat().st_size for page, limit in sizes.items() if page.stat().st_size > limit} == {}
 
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "AGENTS.md"], ids=lambda page: page.name)
@@ -46,10 +46,13 @@ def test_links_of_a_package_are_whole_since_an_index_has_no_file_beside_its_read
 
 def test_packages_have_one_version_and_name_each_other_by_it() -> None:
     projects = {package.name: project(package) for package in PACKAGES}
-    (version,) = {found["version"] for found in projects.values()}
-    for name, found in projects.items():
-        extras = found.get("optional-dependencies", {}).values()
-        for requirement in [*found["dependencies"], *(one for extra in extras for one in extra)]:
+    (version,) = {metadata["version"] for metadata in projects.values()}
+    for name, metadata in projects.items():
+        extras = metadata.get("optional-dependencies", {}).values()
+        for requirement in [
+            *metadata["dependencies"],
+            *(extra_requirement for extra in extras for extra_requirement in extra),
+        ]:
             named = re.match(r"[\w-]+", requirement)
             assert named
             if named[0] in projects and named[0] != name:
@@ -58,9 +61,9 @@ def test_packages_have_one_version_and_name_each_other_by_it() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
 def test_a_package_has_addresses_and_a_licence(package: Path) -> None:
-    found = project(package)
-    assert (found["name"], found["readme"]) == (package.name, "README.md")
-    assert found["urls"].keys() == {"Repository", "Documentation", "Changelog", "Issues"}
+    metadata = project(package)
+    assert (metadata["name"], metadata["readme"]) == (package.name, "README.md")
+    assert metadata["urls"].keys() == {"Repository", "Documentation", "Changelog", "Issues"}
     for name in ("Documentation", "Changelog"):
-        assert (ROOT / found["urls"][name].removeprefix(f"{REPOSITORY}/blob/main/")).is_file()
+        assert (ROOT / metadata["urls"][name].removeprefix(f"{REPOSITORY}/blob/main/")).is_file()
     assert (package / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()

@@ -35,9 +35,9 @@ def test_python_parses_and_imports_what_there_is(page: Path) -> None:
 
 @pytest.mark.realtime
 def test_the_readme_of_the_library_runs(tmp_path: Path) -> None:
-    (whole,) = [block for block in blocks(LIBRARY) if "asyncio.run" in block]
+    (program,) = [block for block in blocks(LIBRARY) if "asyncio.run" in block]
     done = subprocess.run(
-        [sys.executable, "-c", whole], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "export needs the pro tier" in done.stdout
@@ -78,7 +78,7 @@ def test_the_guide_recomputes_its_hashes(tmp_path: Path) -> None:
         pytest.skip("jq or sha256sum is not installed; examples/recompute_hash.sh does the same without jq")
     text = (ROOT / "docs/guide/fingerprints.md").read_text(encoding="utf-8")
     (block,) = [
-        found for found in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL) if "jq -jcS" in found
+        snippet for snippet in re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL) if "jq -jcS" in snippet
     ]
     script = block.replace("examples/", f"{ROOT / 'examples'}/")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -14,5 +14,5 @@ def test_every_option_has_a_row() -> None:
     page = (ROOT / "docs" / "guide" / "tools.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"^\| option \| meaning \|\n.*?\n\n", page, re.MULTILINE | re.DOTALL)
     parameters = inspect.signature(tool).parameters.items()
-    own = {name for name, one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
-    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {*ToolOptions.__annotations__, *own}
+    keyword_names = {name for name, parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY}
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {*ToolOptions.__annotations__, *keyword_names}

@@ -53,26 +53,26 @@ SNAPSHOTS: Final = {
 }
 
 
-def _equipped_payload(composition: Composition, found: dict[str, tuple[Mapping[str, Any], str]]) -> Mapping[str, Any]:
+def _equipped_payload(composition: Composition, entries: dict[str, tuple[Mapping[str, Any], str]]) -> Mapping[str, Any]:
     """Build the agent's payload from those of its capabilities as they are used here, and keep those that differ."""
     hashes: dict[str, Ref] = {}
-    for one in composition.chosen:
-        parts = [part for _, part in one.parts]
+    for choice in composition.chosen:
+        parts = [part for _, part in choice.parts]
         tools = dict.fromkeys(tool for part in parts for tool in part.tools)
-        needed = dict.fromkeys(ref.base.name for ref in one.capability.uses if not callable(ref))
+        needed = dict.fromkeys(ref.base.name for ref in choice.capability.uses if not callable(ref))
         payload = capability_payload(
-            one.capability,
-            [Ref(one.names[tool.name], tool_hash(tool)).payload for tool in tools],
-            presets=one.presets,
-            config=one.config,
+            choice.capability,
+            [Ref(choice.names[tool.name], tool_hash(tool)).payload for tool in tools],
+            presets=choice.presets,
+            config=choice.config,
             uses=[hashes[name].payload for name in needed],
         )
-        name = one.capability.name
+        name = choice.capability.name
         hashes[name] = Ref(name, digest(payload))
-        if hashes[name].hash != found[f"capability {name}"][1]:
-            found[f"capability {name}, as used"] = payload, hashes[name].hash
+        if hashes[name].hash != entries[f"capability {name}"][1]:
+            entries[f"capability {name}, as used"] = payload, hashes[name].hash
     toolkit = root_hash(composition.block)
-    return agent_payload(composition.block, [one.payload for one in hashes.values()], toolkit)
+    return agent_payload(composition.block, [ref.payload for ref in hashes.values()], toolkit)
 
 
 def _reference(member: Member, names: Mapping[str, str]) -> Mapping[str, Any]:
@@ -85,65 +85,68 @@ def _toolkit_payload(toolkit: AnyToolkit, names: Mapping[str, str]) -> Mapping[s
     """Build a toolkit's payload from those of its members; ``names`` are its tools' names here, by their own."""
     if isinstance(toolkit, DynamicToolkit):
         return dynamic_toolkit_payload(toolkit)
-    return toolkit_payload(toolkit, [_reference(one, names) for one in toolkit.members])
+    return toolkit_payload(toolkit, [_reference(member, names) for member in toolkit.members])
 
 
-def _stocked(found: dict[str, tuple[Mapping[str, Any], str]]) -> None:
+def _stocked(entries: dict[str, tuple[Mapping[str, Any], str]]) -> None:
     """Add toolkits, a capability and an agent that have some, and an invocation."""
-    found["tool send"] = tool_payload(send), tool_hash(send)
+    entries["tool send"] = tool_payload(send), tool_hash(send)
     for toolkit in TOOLKITS:
         payload = _toolkit_payload(toolkit, {})
-        found[f"{payload['kind']} {toolkit.name}"] = payload, toolkit_hash(toolkit)
+        entries[f"{payload['kind']} {toolkit.name}"] = payload, toolkit_hash(toolkit)
     used = compose(stocked)
-    (one,) = used.chosen
-    parts = [part for _, part in one.parts]
-    members = [_reference(member, one.names) for part in parts for member in part.members]
-    payload = capability_payload(shelf, members, presets=one.presets, prefix="s_", rename={"send": "ship"})
-    found["capability shelf, as used"] = payload, digest(payload)
-    own = [_reference(member, {}) for member in stocked.part.members]
-    found["toolkit stocked"] = root_payload(stocked, own), str(root_hash(stocked))
+    (choice,) = used.chosen
+    parts = [part for _, part in choice.parts]
+    members = [_reference(member, choice.names) for part in parts for member in part.members]
+    payload = capability_payload(shelf, members, presets=choice.presets, prefix="s_", rename={"send": "ship"})
+    entries["capability shelf, as used"] = payload, digest(payload)
+    root_members = [_reference(member, {}) for member in stocked.part.members]
+    entries["toolkit stocked"] = root_payload(stocked, root_members), str(root_hash(stocked))
     references = [Ref("shelf", digest(payload)).payload]
-    found["agent stocked"] = agent_payload(stocked, references, str(root_hash(stocked))), used.static_hash
+    entries["agent stocked"] = agent_payload(stocked, references, str(root_hash(stocked))), used.static_hash
     for name, allowlist in (("all", ()), ("some", ("tenant", "at", "absent"))):
         context = invocation_payload(normalize_invocation(INVOCATION, allowlist))
-        found[f"invocation {name}"] = context, str(invocation_hash(INVOCATION, allowlist))
+        entries[f"invocation {name}"] = context, str(invocation_hash(INVOCATION, allowlist))
 
 
 def payloads() -> dict[str, tuple[Mapping[str, Any], str]]:
     """Return, for every subject by its name, what its hash covers and the hash that capset gives."""
-    found: dict[str, tuple[Mapping[str, Any], str]] = {}
-    for one in (*TOOLS, *TEXTS, *NUMBERS, *PROCESSORS):
-        found[f"tool {one.name}"] = tool_payload(one), tool_hash(one)
+    entries: dict[str, tuple[Mapping[str, Any], str]] = {}
+    for subject in (*TOOLS, *TEXTS, *NUMBERS, *PROCESSORS):
+        entries[f"tool {subject.name}"] = tool_payload(subject), tool_hash(subject)
     for capability in (empty, versioned, instructed, files, payments, retired, labelled, storied, syscall, *WITH_PARTS):
         parts = (capability.part, *(capability.presets[name].part for name in capability.default))
         tools = dict.fromkeys(tool for part in parts for tool in part.tools)
-        references = [Ref(one.name, tool_hash(one)).payload for one in tools]
-        found[f"capability {capability.name}"] = capability_payload(capability, references), capability_hash(capability)
+        references = [Ref(tool.name, tool_hash(tool)).payload for tool in tools]
+        entries[f"capability {capability.name}"] = (
+            capability_payload(capability, references),
+            capability_hash(capability),
+        )
     configs = {"measured": (measured, MEASURES), "labelled": (labelled, {"labels": LABELS})}
-    for name, (capability, given) in configs.items():
-        for key, config in given.items():
+    for name, (capability, variants) in configs.items():
+        for key, config in variants.items():
             payload = capability_payload(capability, [], config=config)
-            found[f"capability {name} with {key}"] = payload, capability_hash(capability, config=config)
+            entries[f"capability {name} with {key}"] = payload, capability_hash(capability, config=config)
     used = compose(equipped)
-    found["agent equipped"] = _equipped_payload(used, found), used.static_hash
-    _stocked(found)
-    toolkit = root_payload(equipped, [Ref(one.name, tool_hash(one)).payload for one in equipped.part.tools])
-    found["toolkit equipped"] = toolkit, str(root_hash(equipped))
+    entries["agent equipped"] = _equipped_payload(used, entries), used.static_hash
+    _stocked(entries)
+    toolkit = root_payload(equipped, [Ref(tool.name, tool_hash(tool)).payload for tool in equipped.part.tools])
+    entries["toolkit equipped"] = toolkit, str(root_hash(equipped))
     for agent in (bare, prompted, full, polyglot):
         composition = compose(agent)
-        references = [{"name": one.name, "hash": capability_hash(one)} for one in composition.capabilities]
-        found[f"agent {agent.name}"] = agent_payload(agent, references), composition.static_hash
+        references = [{"name": member.name, "hash": capability_hash(member)} for member in composition.capabilities]
+        entries[f"agent {agent.name}"] = agent_payload(agent, references), composition.static_hash
         prompt = prompt_payload(agent.system_prompt, composition.instructions)
-        found[f"prompt {agent.name}"] = prompt, prompt_hash(agent.system_prompt, composition.instructions)
+        entries[f"prompt {agent.name}"] = prompt, prompt_hash(agent.system_prompt, composition.instructions)
     for name, (agent, principal, env) in SNAPSHOTS.items():
         snapshot: Snapshot = asyncio.run(evaluate(compose(agent), principal=principal, env=env))
         payload = runtime_payload(reference.payload for reference in snapshot.tool_refs)
         assert snapshot.runtime_hash == runtime_hash(snapshot.tool_refs)
-        found[f"runtime {name}"] = payload, snapshot.runtime_hash
+        entries[f"runtime {name}"] = payload, snapshot.runtime_hash
         if agent is stocked:
             prompt = prompt_payload(agent.system_prompt, snapshot.instructions)
-            found[f"prompt {name}"] = prompt, snapshot.prompt_hash
-    return found
+            entries[f"prompt {name}"] = prompt, snapshot.prompt_hash
+    return entries
 
 
 def fingerprints() -> dict[str, dict[str, str]]:

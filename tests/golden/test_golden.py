@@ -50,7 +50,7 @@ def test_none_is_missing_and_all_differ(today: dict[str, dict[str, str]]) -> Non
     assert today.keys() == GOLDENS.keys()
     assert len(TOOLS) >= 20
     assert len(GOLDENS) >= 60
-    assert len({one["hash"] for one in GOLDENS.values()}) == len(GOLDENS)
+    assert len({golden["hash"] for golden in GOLDENS.values()}) == len(GOLDENS)
 
 
 @pytest.mark.spec("F1", "F2")
@@ -85,8 +85,8 @@ def test_the_reference_writes_every_payload_to_the_same_bytes() -> None:
 def test_another_process_with_another_hash_seed_locale_and_mode_gives_the_same(
     seed: str, locale: str, flags: tuple[str, ...], tmp_path: Path
 ) -> None:
-    here = {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT), "TZ": "Asia/Kathmandu", "LC_ALL": locale}
-    environment = os.environ | here
+    variables = {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT), "TZ": "Asia/Kathmandu", "LC_ALL": locale}
+    environment = os.environ | variables
     done = subprocess.run(
         [sys.executable, *flags, "-c", ELSEWHERE],
         cwd=tmp_path,
@@ -100,8 +100,8 @@ def test_another_process_with_another_hash_seed_locale_and_mode_gives_the_same(
 
 @pytest.mark.spec("F12")
 def test_writing_the_file_anew_gives_the_committed_bytes(today: dict[str, dict[str, str]]) -> None:
-    written = json.dumps(today, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
-    assert GOLDEN.read_bytes() == written.encode()
+    text = json.dumps(today, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+    assert GOLDEN.read_bytes() == text.encode()
 
 
 @pytest.mark.spec("F3")
@@ -151,8 +151,8 @@ def test_a_capabilitys_payload_has_the_keys_of_the_specification() -> None:
 
 @pytest.mark.spec("F7")
 def test_an_agents_payload_has_its_capabilities_in_order_and_no_name() -> None:
-    found = payload("agent full")
-    assert found == {
+    agent_payload = payload("agent full")
+    assert agent_payload == {
         "kind": "agent",
         "root": None,
         "capabilities": [
@@ -210,13 +210,13 @@ def test_a_capability_is_hashed_as_it_is_used() -> None:
 
 @pytest.mark.spec("F6")
 def test_a_capabilitys_data_is_hashed_and_its_secrets_and_settings_are_not() -> None:
-    kept = payload("capability kept")
-    assert [(one["scope"], one["name"]) for one in kept["resources"]] == [
+    capability = payload("capability kept")
+    assert [(resource["scope"], resource["name"]) for resource in capability["resources"]] == [
         ("org", "totals"), ("session", "notebook"), ("user", "texts"),
     ]  # fmt: skip
-    assert [one["schema"] is None for one in kept["resources"]] == [False, False, True]
-    assert set(kept["state"]) == {"session", "user"}
-    assert kept["files"] == [
+    assert [resource["schema"] is None for resource in capability["resources"]] == [False, False, True]
+    assert set(capability["state"]) == {"session", "user"}
+    assert capability["files"] == [
         {"path": path, "digest": hashlib.sha256(content).hexdigest()}
         for path, content in (("/docs/a.txt", b"One."), ("/docs/b.bin", b"\x00\xff"))
     ]
@@ -278,12 +278,16 @@ def test_toolkits_are_hashed_with_their_members_and_dynamic_ones_without() -> No
 
 @pytest.mark.spec("F3")
 def test_what_a_tool_says_beside_its_schema_is_hashed() -> None:
-    told = payload("tool send")
-    assert told["instructions"] == ["Ask `described` first.", "Zip before you send."]
-    assert told["examples"] == [{"to": "ada", "amount": 2}, {"to": "日本", "amount": {"$int": str(2**60)}}]
-    assert (told["version"], told["idempotent"]) == ("2.0.1-rc", True)
-    assert told["policyBindings"][1] == {"id": "flags:exports", "executeBinding": "snapshot", "phase": "evaluate"}
-    assert "timeout" not in told
+    tool_payload = payload("tool send")
+    assert tool_payload["instructions"] == ["Ask `described` first.", "Zip before you send."]
+    assert tool_payload["examples"] == [{"to": "ada", "amount": 2}, {"to": "日本", "amount": {"$int": str(2**60)}}]
+    assert (tool_payload["version"], tool_payload["idempotent"]) == ("2.0.1-rc", True)
+    assert tool_payload["policyBindings"][1] == {
+        "id": "flags:exports",
+        "executeBinding": "snapshot",
+        "phase": "evaluate",
+    }
+    assert "timeout" not in tool_payload
 
 
 @pytest.mark.spec("F10", "F14")

@@ -93,7 +93,7 @@ async def test_it_is_openapi_3_1(document: dict[str, Any]) -> None:
     for name, schema in document["components"]["schemas"].items():
         Draft202012Validator.check_schema(schema)
         assert schema["title"], name
-    ids = [one["operationId"] for path in document["paths"].values() for one in path.values()]
+    ids = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
     assert len(ids) == len(set(ids))
 
 
@@ -111,11 +111,13 @@ async def test_every_reference_and_every_link_leads_somewhere(document: dict[str
                 walk(value)
 
     walk(document)
-    operations = {one["operationId"]: one for path in document["paths"].values() for one in path.values()}
+    operations = {
+        operation["operationId"]: operation for path in document["paths"].values() for operation in path.values()
+    }
     links = [
         (name, link)
-        for one in operations.values()
-        for response in one["responses"].values()
+        for operation in operations.values()
+        for response in operation["responses"].values()
         for name, link in response.get("links", {}).items()
     ]
     assert all(name == link["operationId"] for name, link in links)
@@ -184,10 +186,10 @@ async def test_it_says_where_the_server_is_below_a_path_too(document: dict[str, 
     def below(app: ASGIApp) -> ASGIApp:
         return Starlette(routes=[Mount("/tools", app)])
 
-    async with site(around=below) as here, here.client() as client:
-        found = (await client.get("/tools/openapi.json")).json()
-        assert found == document | {"servers": [{"url": "/tools"}]}
-        assert (await client.get(f"{found['servers'][0]['url']}/v1/agents")).status_code == 200
+    async with site(around=below) as server, server.client() as client:
+        api_document = (await client.get("/tools/openapi.json")).json()
+        assert api_document == document | {"servers": [{"url": "/tools"}]}
+        assert (await client.get(f"{api_document['servers'][0]['url']}/v1/agents")).status_code == 200
 
 
 @pytest.mark.realtime
@@ -195,19 +197,19 @@ async def test_it_says_where_the_server_is_below_a_path_too(document: dict[str, 
 @pytest.mark.timeout(900)
 @pytest.mark.spec("P6", "P7", "P8", "P9", "P14", "P15")
 async def test_a_stranger_who_tries_everything_finds_what_was_described(tmp_path: Path) -> None:
-    async with site(store=f"sqlite:///{tmp_path}/capset.db", generator=Parrot()) as here:
-        await here.key("stranger", scopes=ALL_SCOPES, permissions=FILES)
-        said = await explore(here, tmp_path, CONFIG)
-    assert f"Selected: {described()}/{described()}" in said
+    async with site(store=f"sqlite:///{tmp_path}/capset.db", generator=Parrot()) as server:
+        await server.key("stranger", scopes=ALL_SCOPES, permissions=FILES)
+        output = await explore(server, tmp_path, CONFIG)
+    assert f"Selected: {described()}/{described()}" in output
 
 
 @pytest.mark.realtime
 @pytest.mark.nightly
 @pytest.mark.spec("P8", "P9", "P11")
 async def test_and_within_a_session_too(tmp_path: Path) -> None:
-    async with site(store=f"sqlite:///{tmp_path}/capset.db", generator=Parrot()) as here:
-        await here.key("stranger", scopes=ALL_SCOPES, permissions=FILES)
-        async with here.client("stranger") as client:
+    async with site(store=f"sqlite:///{tmp_path}/capset.db", generator=Parrot()) as server:
+        await server.key("stranger", scopes=ALL_SCOPES, permissions=FILES)
+        async with server.client("stranger") as client:
             session = await make_session(client)
             await client.put(f"/v1/sessions/{session}/files/a/b.txt", content=b"here")
         of_session = ["get_session", "change_session", "get_snapshot", "get_state", "list_transitions", "call_tool"]
@@ -221,9 +223,9 @@ parameters = {{ "path.id" = "{session}" }}
 checks.positive_data_acceptance.expected-statuses = {json.dumps(statuses)}
 """
         chosen = [f"--include-operation-id={name}" for name in of_session]
-        said = await explore(here, tmp_path, CONFIG + more, "--phases", "coverage,fuzzing", *chosen)
-        tried = {record.outcome for record in await here.records(session=session)}
-    assert f"Selected: {len(of_session)}/{described()}" in said
+        output = await explore(server, tmp_path, CONFIG + more, "--phases", "coverage,fuzzing", *chosen)
+        tried = {record.outcome for record in await server.records(session=session)}
+    assert f"Selected: {len(of_session)}/{described()}" in output
     assert tried, "it came as far as the session's tools"
 
 

@@ -128,31 +128,31 @@ class Terminal:
         assert server.poll() is None, log.read_text(encoding="utf-8")
 
     def _environ(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("CAPSET_")}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("CAPSET_")}
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         site = str(self._folder.with_name(f"{self._folder.name}-site"))
         home = {"HOME": str(self._folder), "UV_CACHE_DIR": str(Path.home() / ".cache" / "uv"), "PYTHONPATH": site}
-        return kept | home | {"PATH": path, "NO_PROXY": "*", "COLUMNS": "200", "LANG": "C.UTF-8"}
+        return inherited | home | {"PATH": path, "NO_PROXY": "*", "COLUMNS": "200", "LANG": "C.UTF-8"}
 
     def _with_ids(self, command: str) -> str:
-        return re.sub(_ID, lambda found: self._ids.get(found[0], found[0]), command)
+        return re.sub(_ID, lambda match: self._ids.get(match[0], match[0]), command)
 
-    def _compare(self, step: Typed, told: str) -> None:
-        shown, came = _lines(step.printed or ""), _lines(told)
-        same = len(shown) == len(came) and all(map(self._fits, shown, came))
-        assert same, f"{step.command}\n--- the page shows\n{step.printed}\n--- it prints\n{told}"
+    def _compare(self, step: Typed, output: str) -> None:
+        expected, came = _lines(step.printed or ""), _lines(output)
+        same = len(expected) == len(came) and all(map(self._fits, expected, came))
+        assert same, f"{step.command}\n--- the page shows\n{step.printed}\n--- it prints\n{output}"
 
-    def _fits(self, shown: str, came: str) -> bool:
-        parts = re.split(f"({_ID})|…", shown)
-        names = [one for one in parts[1::2] if one]
-        wanted = "".join(
+    def _fits(self, expected: str, came: str) -> bool:
+        parts = re.split(f"({_ID})|…", expected)
+        names = [label for label in parts[1::2] if label]
+        pattern = "".join(
             re.escape(_steady(part)) if place % 2 == 0 else (r"([0-9a-f-]{36})" if part else ".*")
             for place, part in enumerate(parts)
         )
-        found = re.fullmatch(wanted, _steady(came))
-        if found is None:
+        match = re.fullmatch(pattern, _steady(came))
+        if match is None:
             return False
-        for name, actual in zip(names, found.groups(), strict=True):
+        for name, actual in zip(names, match.groups(), strict=True):
             if self._ids.setdefault(name, actual) != actual:
                 return False
         return True

@@ -42,8 +42,8 @@ def is_of_the_turn(record: dict[str, object]) -> bool:
 @pytest.mark.nightly
 def test_by_itself_it_reads_real_files_and_proves_what_it_did(capset: Command) -> None:
     done = demo(capset)
-    for said in ("consistent: ", "every hash holds", "exported: capset-demo/report.md", "Permission denied: visitor"):
-        assert said in done.out
+    for phrase in ("consistent: ", "every hash holds", "exported: capset-demo/report.md", "Permission denied: visitor"):
+        assert phrase in done.out
     records = records_of(capset)
     codes = [record["code"] for record in records if record["code"]]
     refusals = ["address_refused", "invalid_arguments", "permission_denied"]
@@ -81,7 +81,7 @@ def test_a_call_that_fails_is_told_and_what_there_is_is_concluded(run: Run, monk
         """Add."""
         return {"result": a + b}
 
-    others = [one for name, one in Registry.installed().capabilities.items() if name != "test_math"]
+    others = [capability for name, capability in Registry.installed().capabilities.items() if name != "test_math"]
     registry = Registry.of([*others, Capability("test_math", tools=[add, divide])])
     monkeypatch.setattr(Registry, "installed", lambda: registry)
     Path("empty").mkdir()
@@ -191,18 +191,18 @@ def test_every_door_of_the_server_leaves_its_record(capset: Command) -> None:
     (capset.folder / "texts").mkdir()
     (capset.folder / "texts" / "a.txt").write_text("every agent every day\n")
     doors = demo(capset, "texts", "--json").json["doors"]
-    assert [(one["door"], one["tool"]) for one in doors] == [
+    assert [(door["door"], door["tool"]) for door in doors] == [
         ("rest", "add"),
         ("stream", "count_words"),
         ("mcp", "list_directory"),
     ]
-    assert len({one["runtime_hash"] for one in doors}) == 1
-    kept = capset("audit", "query", "--principal", "client", "--db", "capset-demo/capset.db", "--json").json["items"]
-    kept = [record for record in kept if record["agent"] == "surveyor"]
-    assert [one["record"] for one in doors] == [record["id"] for record in reversed(kept)]
-    assert {record["org"] for record in kept} == {"demo"}
+    assert len({door["runtime_hash"] for door in doors}) == 1
+    records = capset("audit", "query", "--principal", "client", "--db", "capset-demo/capset.db", "--json").json["items"]
+    records = [record for record in records if record["agent"] == "surveyor"]
+    assert [door["record"] for door in doors] == [record["id"] for record in reversed(records)]
+    assert {record["org"] for record in records} == {"demo"}
     log = (capset.folder / "capset-demo" / "server.log").read_text(encoding="utf-8")
-    assert all(one["record"] in log for one in doors[:2])
+    assert all(door["record"] in log for door in doors[:2])
     assert "every day" not in log
 
 
@@ -211,38 +211,42 @@ def test_somebody_else_approves_a_call_and_two_openings_share_a_limit(capset: Co
     (capset.folder / "empty").mkdir()
     shape = demo(capset, "empty", "--json").json
     calls = shape["oversight"]
-    assert [(one["tool"], one.get("code")) for one in calls] == [
+    assert [(call["tool"], call.get("code")) for call in calls] == [
         *(("publish", "approval_required"), ("publish", "approval_required"), ("publish", None)),
         *(("announce", None), ("announce", None), ("announce", "limit_exceeded")),
     ]
     assert calls[0]["approval"] == calls[1]["approval"], "an equal call meets the request that is open for it"
-    there = ("--db", "capset-demo/capset.db", "--json")
-    (request,) = capset("approvals", "list", "--org", "demo", *there).json["items"]
+    database_options = ("--db", "capset-demo/capset.db", "--json")
+    (request,) = capset("approvals", "list", "--org", "demo", *database_options).json["items"]
     assert (request["id"], request["status"], request["decided_by"]) == (calls[0]["approval"], "used", "user:editor")
-    kept = capset("audit", "query", "--principal", "client", *there).json["items"]
-    kept = {record["id"]: record for record in kept if record["tool"] in ("publish", "announce")}
-    assert [kept[one["record"]]["outcome"] for one in calls] == [
+    records = capset("audit", "query", "--principal", "client", *database_options).json["items"]
+    records = {record["id"]: record for record in records if record["tool"] in ("publish", "announce")}
+    assert [records[call["record"]]["outcome"] for call in calls] == [
         *("denied", "denied", "succeeded", "succeeded", "succeeded", "limited"),
     ]
-    assert [kept[one["record"]]["agent"] for one in calls[3:]] == ["editor", "announcer", "editor"]
-    assert capset("audit", "verify", *there[:2]).code == 0
+    assert [records[call["record"]]["agent"] for call in calls[3:]] == ["editor", "announcer", "editor"]
+    assert capset("audit", "verify", *database_options[:2]).code == 0
 
 
 @pytest.mark.spec("R7")
 def test_the_agent_runs_and_waits_for_an_approval(capset: Command) -> None:
     (capset.folder / "empty").mkdir()
     shape = demo(capset, "empty", "--json").json
-    assert [(one["tool"], one.get("code")) for one in shape["turn"]] == [
+    assert [(call["tool"], call.get("code")) for call in shape["turn"]] == [
         *(("write_todos", None), ("grep_files", None), ("shred", "permission_denied")),
         *(("write_file", None), ("file_report", None)),
     ]
-    there = ("--db", "capset-demo/capset.db", "--json")
-    kept = [record for record in capset("audit", "query", *there).json["items"] if is_of_the_turn(record)]
-    assert {record["principal"] for record in kept} == {"analyst"}
-    assert len({record["correlation"] for record in kept}) == 1
-    (request,) = [one for one in capset("approvals", "list", *there).json["items"] if one["tool"] == "file_report"]
+    database_options = ("--db", "capset-demo/capset.db", "--json")
+    records = [record for record in capset("audit", "query", *database_options).json["items"] if is_of_the_turn(record)]
+    assert {record["principal"] for record in records} == {"analyst"}
+    assert len({record["correlation"] for record in records}) == 1
+    (request,) = [
+        entry
+        for entry in capset("approvals", "list", *database_options).json["items"]
+        if entry["tool"] == "file_report"
+    ]
     assert (request["status"], request["decided_by"]) == ("used", "user:editor")
-    assert capset("audit", "verify", *there[:2]).code == 0
+    assert capset("audit", "verify", *database_options[:2]).code == 0
 
 
 def test_as_json_it_is_one_object_that_says_what_was_done(capset: Command) -> None:
@@ -281,7 +285,7 @@ def test_folders_that_cannot_be_used_are_refused_before_anything_is_made(capset:
     (capset.folder / "file.txt").touch()
     for folder in ("one/same", "two/same"):
         (capset.folder / folder).mkdir(parents=True)
-    for folders, told in (
+    for folders, problem in (
         (["missing"], "not a folder: missing"),
         (["file.txt", "missing", "one"], "not a folder: file.txt, missing"),
         (["one/same", "two/same"], "two folders are named 'same'"),
@@ -289,7 +293,7 @@ def test_folders_that_cannot_be_used_are_refused_before_anything_is_made(capset:
     ):
         done = capset("demo", *folders)
         assert (done.code, done.out) == (2, "")
-        assert told in done.said
+        assert problem in done.said
     assert not (capset.folder / "capset-demo").exists()
 
 
@@ -302,7 +306,7 @@ def test_where_nothing_can_be_jailed_it_shows_that_bash_is_refused(run: Run, tmp
     refused = next(line for line in done.out.splitlines() if '"language": "bash"' in line)
     assert refused.startswith("✗ execute_code")
     codes = run("audit", "query", "--tool", "execute_code", "--db", "capset-demo/capset.db", "--json").json["items"]
-    assert [one["code"] for one in codes if one["code"]] == ["sandbox_unavailable"]
+    assert [record["code"] for record in codes if record["code"]] == ["sandbox_unavailable"]
 
 
 def test_without_the_extras_of_a_part_it_does_the_others_and_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

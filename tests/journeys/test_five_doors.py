@@ -84,7 +84,7 @@ def test_five_doors_leave_five_records_of_one_version(tmp_path: Path) -> None:
 
 def by_command(server: Running, key: str, agent_id: str) -> None:
     """Call it from the command line."""
-    asked = ("call", "add", "--args", '{"a": 2, "b": 3}', "--agent", agent_id, "--url", server.url, "--json")
-    done = server.capset(*asked, env={"CAPSET_KEY": key})
+    arguments = ("call", "add", "--args", '{"a": 2, "b": 3}', "--agent", agent_id, "--url", server.url, "--json")
+    done = server.capset(*arguments, env={"CAPSET_KEY": key})
     assert done.code == 0, done.err
     assert done.json["data"]["result"] == 5

@@ -40,8 +40,8 @@ async def test_a_file_is_a_server_with_keys_rules_approvals_and_a_record(capset:
         async with httpx2.AsyncClient() as http:
             assert (await http.post(f"{server.url}/mcp", json={})).status_code == 401
         async with connected(server, key) as client:
-            listed = await client.list_tools()
-            assert [one.name for one in listed.tools] == [f"shelf_{name}" for name in TOOLS]
+            listing = await client.list_tools()
+            assert [tool.name for tool in listing.tools] == [f"shelf_{name}" for name in TOOLS]
             assert json.loads((await call(client, "shelf_add", a=1, b=2))[1]) == {"total": 3}
             structured = (await client.call_tool("shelf_add", {"a": 1, "b": 2})).structured_content
             assert structured == {"total": 3}, "as its server gives it"
@@ -51,12 +51,12 @@ async def test_a_file_is_a_server_with_keys_rules_approvals_and_a_record(capset:
             assert (await call(client, "shelf_environment"))[0] is True
             boss = server.key("boss", scopes=["capset:approve", "capset:read"])
             async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {boss}"}, base_url=server.url) as http:
-                (asked,) = (await http.get("/v1/approvals")).json()["items"]
-                done = await http.post(f"/v1/approvals/{asked['id']}/approve", json={})
+                (request,) = (await http.get("/v1/approvals")).json()["items"]
+                done = await http.post(f"/v1/approvals/{request['id']}/approve", json={})
                 assert done.status_code == 200, done.text
             assert (await call(client, "shelf_environment"))[0] is False
     outcomes = capset("audit", "query", "--json").json["items"]
-    assert {(one["tool"], one["outcome"]) for one in outcomes} >= {
+    assert {(record["tool"], record["outcome"]) for record in outcomes} >= {
         ("shelf_add", "succeeded"),
         ("shelf_add", "denied"),
         ("shelf_environment", "succeeded"),
@@ -93,8 +93,8 @@ def test_what_keeps_a_source_from_being_used_is_told_at_the_start(capset: Comman
     (tmp_path / "tools.yaml").write_text((tmp_path / "tools.yaml").read_text() + more)
     with running(tmp_path, "tools.yaml", "--db", "capset.db", verb="gateway") as server:
         before, _, after = server.log.read_text().partition("capset serves ")
-    told = [line.removeprefix("warning: ") for line in before.splitlines()]
-    assert [line for line in told if "approve" in line] == [
+    warnings = [line.removeprefix("warning: ") for line in before.splitlines()]
+    assert [line for line in warnings if "approve" in line] == [
         f"{name}: no tool is approved: capset mcp approve --config tools.yaml --db capset.db {name}"
         for name in ("library", "gone", "api:pets")
     ]
@@ -111,16 +111,16 @@ async def test_what_is_approved_while_it_runs_is_told_and_holds_a_moment_later(c
     approve(capset, file, "add")
     with running(tmp_path, file, "--insecure", verb="gateway") as server:
         async with connected(server) as client, client.listen(tools_list_changed=True) as changed:
-            assert [one.name for one in (await client.list_tools()).tools] == ["shelf_add"]
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["shelf_add"]
             approve(capset, file, "count")
             async with asyncio.timeout(60):
                 await anext(changed)
-            assert [one.name for one in (await client.list_tools()).tools] == ["shelf_add", "shelf_count"]
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["shelf_add", "shelf_count"]
             assert (await call(client, "shelf_count", text="x"))[0] is False
             assert capset("mcp", "withdraw", "shelf", "count").code == 0
             async with asyncio.timeout(60):
                 await anext(changed)
-            assert [one.name for one in (await client.list_tools()).tools] == ["shelf_add"]
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["shelf_add"]
             assert (await call(client, "shelf_count", text="x"))[0] is True
 
 
@@ -138,11 +138,11 @@ async def test_stored_agents_have_the_servers_that_the_operator_declares(capset:
             adder = {"name": "adder", "capabilities": ["mcp:shelf"]}
             refused = await http.post("/v1/agents", json=adder, headers={"Authorization": f"Bearer {writer}"})
             assert refused.status_code == 403, "tools of others are of high risk"
-            made = await http.post("/v1/agents", json=adder)
-            assert made.status_code == 201, made.text
+            response = await http.post("/v1/agents", json=adder)
+            assert response.status_code == 201, response.text
             other = {"name": "other", "capabilities": [{"id": "mcp:other", "config": {"command": ["sh"]}}]}
             assert (await http.post("/v1/agents", json=other)).status_code == 422
-            session = (await http.post("/v1/sessions", json={"agent_id": made.json()["id"]})).json()["id"]
+            session = (await http.post("/v1/sessions", json={"agent_id": response.json()["id"]})).json()["id"]
             called = await http.post(
                 f"/v1/sessions/{session}/calls", json={"tool": "shelf_add", "arguments": {"a": 1, "b": 2}}
             )
@@ -176,8 +176,10 @@ async def test_a_server_that_is_dropped_from_the_file_is_used_by_no_open_session
 
 @pytest.mark.spec("M7")
 def test_the_servers_of_another_client_are_taken_over(capset: Command, tmp_path: Path) -> None:
-    given = {"mcpServers": {"Git Hub": {"command": "npx", "args": ["-y", "x"], "env": {"GITHUB_TOKEN": "ghp_1"}}}}
-    (tmp_path / "claude.json").write_text(json.dumps(given))
+    configuration = {
+        "mcpServers": {"Git Hub": {"command": "npx", "args": ["-y", "x"], "env": {"GITHUB_TOKEN": "ghp_1"}}}
+    }
+    (tmp_path / "claude.json").write_text(json.dumps(configuration))
     done = capset("gateway", "import", "claude.json")
     assert done.code == 0
     assert "ghp_1" not in f"{done.out}{done.err}"

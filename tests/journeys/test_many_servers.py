@@ -62,21 +62,21 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.mark.spec("P39")
 async def test_consecutive_requests_may_each_go_to_another_server(url: str) -> None:
     async with AsyncExitStack() as stack:
-        one = stack.enter_context(serving(url))
+        first = stack.enter_context(serving(url))
         two = stack.enter_context(serving(url))
-        between = Alternating(one.url, two.url)
+        between = Alternating(first.url, two.url)
 
         async def client(key: str) -> httpx2.AsyncClient:
             headers = {"Authorization": f"Bearer {key}"}
-            made = httpx2.AsyncClient(base_url="http://servers", headers=headers, transport=between, timeout=30)
-            return await stack.enter_async_context(made)
+            http_client = httpx2.AsyncClient(base_url="http://servers", headers=headers, transport=between, timeout=30)
+            return await stack.enter_async_context(http_client)
 
-        ada, approver = await client(one.key), await client(two.approver)
+        ada, approver = await client(first.key), await client(two.approver)
         session = await make_session(ada, "kit", "till", "session_file_system")
         for number in range(4):
             assert (await call(ada, session, "note", text=str(number))).json()["data"] == {"kept": str(number)}
-            written = await ada.put(f"/v1/sessions/{session}/files/{number}.txt", content=str(number).encode())
-            assert written.status_code in (200, 201), written.text
+            response = await ada.put(f"/v1/sessions/{session}/files/{number}.txt", content=str(number).encode())
+            assert response.status_code in (200, 201), response.text
             assert (await ada.get(f"/v1/sessions/{session}/files/{number}.txt")).text == str(number)
             assert (await ada.get(f"/v1/sessions/{session}/snapshot")).status_code == 200
         for _ in range(3):  # odd, so that each step is taken by each server
@@ -86,12 +86,12 @@ async def test_consecutive_requests_may_each_go_to_another_server(url: str) -> N
             paid = await call(ada, session, "pay", to="bob")
             assert (paid.status_code, paid.json()["data"]) == (200, "bob has 5")
         for number in range(3):
-            told = await turn(ada, session, {"call": "echo"})
-            assert [one.type for one in told] == ["turn.started", "tool.executed", "turn.ended"]
-            assert [one.id for one in await events(ada, session)][-3:] == [one.id for one in told]
-            async with following(ada, f"/v1/sessions/{session}/events?after={told[-1].id}") as found:
+            turn_events = await turn(ada, session, {"call": "echo"})
+            assert [event.type for event in turn_events] == ["turn.started", "tool.executed", "turn.ended"]
+            assert [event.id for event in await events(ada, session)][-3:] == [event.id for event in turn_events]
+            async with following(ada, f"/v1/sessions/{session}/events?after={turn_events[-1].id}") as stream:
                 assert (await send(ada, session, number)).status_code == 202, "a turn that the other server runs"
-                assert [(await anext(found)).type for _ in range(2)] == ["turn.started", "turn.ended"]
+                assert [(await anext(stream)).type for _ in range(2)] == ["turn.started", "turn.ended"]
         assert len({*between.asked}) == 2
 
 
@@ -99,10 +99,10 @@ async def test_consecutive_requests_may_each_go_to_another_server(url: str) -> N
 @pytest.mark.spec("P39")
 async def test_an_mcp_session_is_known_to_every_server_and_after_a_restart(url: str) -> None:
     with ExitStack() as stack:
-        one = stack.enter_context(serving(url))
-        headers = {"Authorization": f"Bearer {one.key}"}
+        first = stack.enter_context(serving(url))
+        headers = {"Authorization": f"Bearer {first.key}"}
         with serving(url) as two:
-            between = Alternating(one.url, two.url)
+            between = Alternating(first.url, two.url)
             async with httpx2.AsyncClient(
                 base_url="http://servers", headers=headers, transport=between, timeout=30
             ) as client:
@@ -112,24 +112,24 @@ async def test_an_mcp_session_is_known_to_every_server_and_after_a_restart(url: 
                     opened = await ask_mcp(client, path, "initialize", params=HELLO)
                     ticket = opened.headers["mcp-session-id"]
                     for _ in range(2):
-                        listed = await ask_mcp(client, path, "tools/list", session=ticket)
-                        assert listed.status_code == 200, listed.text
+                        response = await ask_mcp(client, path, "tools/list", session=ticket)
+                        assert response.status_code == 200, response.text
                         params = {"name": "note", "arguments": {"text": "x"}}
                         called = await ask_mcp(client, path, "tools/call", session=ticket, params=params)
                         assert called.status_code == 200, called.text
                     strange = await ask_mcp(client, path, "tools/list", session=ticket[:-1] + "x")
                     assert strange.status_code == 404
-        again = stack.enter_context(serving(url))
-        async with httpx2.AsyncClient(base_url=again.url, headers=headers, timeout=30) as client:
+        restarted = stack.enter_context(serving(url))
+        async with httpx2.AsyncClient(base_url=restarted.url, headers=headers, timeout=30) as client:
             assert (await ask_mcp(client, path, "tools/list", session=ticket)).status_code == 200
 
 
 @pytest.mark.spec("P39")
 async def test_sessions_that_begin_at_once_on_a_new_server_all_begin(url: str) -> None:
-    async with site(store=url) as here, here.client() as client:
+    async with site(store=url) as server, server.client() as client:
         path = f"/mcp/agents/{(await make_agent(client, 'kit'))['id']}"
         opened = await asyncio.gather(*(ask_mcp(client, path, "initialize", params=HELLO) for _ in range(20)))
-        assert {one.status_code for one in opened} == {200}
+        assert {response.status_code for response in opened} == {200}
 
 
 class Clock(SystemClock):
@@ -153,9 +153,9 @@ async def test_the_key_is_replaced_and_verifies_for_a_time(
     monkeypatch.setattr(signing_keys, "AGAIN_SECONDS", 0.0)
     clock = Clock()
     async with AsyncExitStack() as stack:
-        here = [await stack.enter_async_context(site(store=url, clock=clock)) for _ in range(servers)]
-        first = here[0].client()
-        last = httpx2.AsyncClient(base_url=here[-1].url, headers=first.headers, timeout=30)
+        sites = [await stack.enter_async_context(site(store=url, clock=clock)) for _ in range(servers)]
+        first = sites[0].client()
+        last = httpx2.AsyncClient(base_url=sites[-1].url, headers=first.headers, timeout=30)
         path = f"/mcp/agents/{(await make_agent(first, 'kit'))['id']}"
 
         async def opened() -> str:
@@ -167,9 +167,9 @@ async def test_the_key_is_replaced_and_verifies_for_a_time(
         before = await opened()
         clock.days = signing_keys.RENEW_DAYS + 1
         after = await opened()
-        assert [await is_known(one) for one in (before, after)] == [True, True]
+        assert [await is_known(ticket) for ticket in (before, after)] == [True, True]
         clock.days = signing_keys.RENEW_DAYS + signing_keys.VALID_DAYS + 2
         assert await is_known(await opened())
-        assert [await is_known(one) for one in (before, after)] == [False, True]
+        assert [await is_known(ticket) for ticket in (before, after)] == [False, True]
         await first.aclose()
         await last.aclose()

@@ -35,9 +35,9 @@ class Server:
         self.process = command.start("serve", "--port", "0", "--config", "capset.json", *options)
         assert self.process.stderr is not None
         self.stderr = self.process.stderr
-        found = re.search(r"http://\S+", self.stderr.readline())
-        assert found
-        self.client = httpx2.Client(base_url=found[0], timeout=20, trust_env=False)
+        match = re.search(r"http://\S+", self.stderr.readline())
+        assert match
+        self.client = httpx2.Client(base_url=match[0], timeout=20, trust_env=False)
 
     def reload(self) -> dict[str, Any]:
         """Send the signal, and return the line of the log that tells of it."""
@@ -56,19 +56,19 @@ class Server:
 
     def records(self) -> list[dict[str, Any]]:
         db = f"sqlite:///{self.root}/capset.db"
-        found = run_here("audit", "query", "--act", "config.reload", "--json", "--db", db).json["items"]
-        return [one for one in found if one["outcome"]]
+        entries = run_here("audit", "query", "--act", "config.reload", "--json", "--db", db).json["items"]
+        return [entry for entry in entries if entry["outcome"]]
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Generator[Server]:
-    here = Server(tmp_path)
+    instance = Server(tmp_path)
     try:
-        yield here
+        yield instance
     finally:
-        here.client.close()
-        here.process.kill()
-        here.process.communicate()
+        instance.client.close()
+        instance.process.kill()
+        instance.process.communicate()
 
 
 @contextmanager
@@ -84,15 +84,15 @@ def test_new_sessions_have_the_new_version_and_running_ones_keep_theirs(server: 
     old = server.session()
     assert server.call(old)["data"] == {"location": "Paris", "for": "ada"}
     folder(server.root, {"handlers/weather.py": WEATHER.replace('"for"', '"by"')})
-    told = server.reload()
-    assert (told["level"], "is in force, with 2 actions" in told["event"]) == ("info", True)
+    log_entry = server.reload()
+    assert (log_entry["level"], "is in force, with 2 actions" in log_entry["event"]) == ("info", True)
     assert server.call(server.session())["data"] == {"location": "Paris", "by": "ada"}
     time.sleep(1.1)  # what was looked up a moment ago is looked up again
     assert server.call(old)["data"] == {"location": "Paris", "for": "ada"}
     (record,) = server.records()
     assert (record["phase"], record["principal"], record["outcome"]) == ("act", "ada", "succeeded")
     assert record["source"].startswith("serve ")
-    assert record["id"] in told["event"]
+    assert record["id"] in log_entry["event"]
     arguments = record["arguments"] if isinstance(record["arguments"], dict) else json.loads(record["arguments"])
     assert arguments["sha256"] == arguments["before"], "the file is the same, its handler is another"
 
@@ -103,10 +103,10 @@ def test_a_bad_file_changes_nothing_and_says_so(server: Server) -> None:
         return text.replace('"./handlers/notify.py"', '"./handlers/no.py"').replace("Get Weather", "Other")
 
     with changed(server.root / "capset.json", misspelt):
-        told = server.reload()
-    assert told["level"] == "error"
-    assert "the configuration stays as it was" in told["event"]
-    assert "line 9: layers.capabilities.actions.1.handler" in told["event"]
+        log_entry = server.reload()
+    assert log_entry["level"] == "error"
+    assert "the configuration stays as it was" in log_entry["event"]
+    assert "line 9: layers.capabilities.actions.1.handler" in log_entry["event"]
     assert server.call(server.session())["data"] == {"location": "Paris", "for": "ada"}
     (record,) = server.records()
     assert (record["outcome"], record["code"]) == ("failed", "invalid_definition")
@@ -115,10 +115,10 @@ def test_a_bad_file_changes_nothing_and_says_so(server: Server) -> None:
 @pytest.mark.spec("G28")
 def test_what_governs_calls_is_not_changed_while_it_runs(server: Server) -> None:
     with changed(server.root / "capset.json", lambda text: text.replace('"requireAuth": true', '"requireAuth": false')):
-        told = server.reload()
-    assert "start it again to change them" in told["event"]
+        log_entry = server.reload()
+    assert "start it again to change them" in log_entry["event"]
     assert server.reload()["level"] == "info"
-    assert [one["outcome"] for one in server.records()] == ["succeeded", "failed"]
+    assert [record["outcome"] for record in server.records()] == ["succeeded", "failed"]
 
 
 @pytest.mark.spec("G28")

@@ -47,8 +47,8 @@ async def doors_of(server: Running, key: str, agent: str, stack: AsyncExitStack)
     """Return the ways into a server: REST, MCP, and a page of the console by a sign-in."""
 
     async def client(**headers: str) -> httpx2.AsyncClient:
-        made = httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=30, trust_env=False)
-        return await stack.enter_async_context(made)
+        http_client = httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=30, trust_env=False)
+        return await stack.enter_async_context(http_client)
 
     bearing = await client(Authorization=f"Bearer {key}")
     browser = await client()
@@ -76,10 +76,10 @@ async def follow_to_the_end(server: Running, key: str, session: str, begun: asyn
     headers = {"Authorization": f"Bearer {key}"}
     async with (
         httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=30, trust_env=False) as client,
-        following(client, f"/v1/sessions/{session}/events") as found,
+        following(client, f"/v1/sessions/{session}/events") as events,
     ):
         begun.set()
-        assert [one async for one in found] == []
+        assert [event async for event in events] == []
 
 
 @pytest.mark.gate
@@ -104,26 +104,28 @@ async def test_a_revoked_key_is_refused_everywhere_within_a_second(
         async with httpx2.AsyncClient(base_url=servers[1].url, headers=bearing, trust_env=False) as eve:
             agent = (await make_agent(eve, "test_math"))["id"]
             session = (await eve.post("/v1/sessions", json={"agent_id": agent})).json()["id"]
-        doors = [door for one in servers for door in await doors_of(one, key, agent, stack)]
+        doors = [door for server in servers for door in await doors_of(server, key, agent, stack)]
         begun = [asyncio.Event() for _ in servers]
         following_events = [
-            asyncio.ensure_future(follow_to_the_end(one, other, session, event))
-            for one, event in zip(servers, begun, strict=True)
+            asyncio.ensure_future(follow_to_the_end(server, other, session, event))
+            for server, event in zip(servers, begun, strict=True)
         ]
         trying: list[asyncio.Task[None]] = []
         try:
             for event in begun:
                 await event.wait()
             async with httpx2.AsyncClient(base_url=servers[0].url, headers=admins, trust_env=False) as admin:
-                ids = [one["id"] for one in (await admin.get("/v1/keys", params={"principal": "eve"})).json()["items"]]
+                ids = [
+                    entry["id"] for entry in (await admin.get("/v1/keys", params={"principal": "eve"})).json()["items"]
+                ]
             assert len(ids) == 2
             await asyncio.sleep(
                 SECONDS + 0.2
             )  # so that each server looks the key up now, and takes it as long as it may
             assert [await door.ask() for door in doors] == [True] * len(doors)
             async with httpx2.AsyncClient(base_url=servers[0].url, headers=admins, trust_env=False) as admin:
-                for one in ids:
-                    assert (await admin.post(f"/v1/keys/{one}/revoke")).json()["revoked_at"]
+                for key_id in ids:
+                    assert (await admin.post(f"/v1/keys/{key_id}/revoke")).json()["revoked_at"]
             revoked = time.monotonic()
             trying = [asyncio.ensure_future(door.keep_trying()) for door in doors]
             await asyncio.wait_for(asyncio.gather(*following_events), SECONDS + PATIENCE)

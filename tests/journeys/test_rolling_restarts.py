@@ -95,9 +95,9 @@ class Proxy(httpx2.AsyncBaseTransport):
         """Ask all servers again and again whether they are ready."""
         async with httpx2.AsyncClient(timeout=2, trust_env=False) as client:
             while True:
-                asked = [*self.servers.items()]
-                found = await asyncio.gather(*(_is_ready(client, url) for _, url in asked))
-                self.ready = [name for (name, _), is_ready in zip(asked, found, strict=True) if is_ready]
+                servers = [*self.servers.items()]
+                answers = await asyncio.gather(*(_is_ready(client, url) for _, url in servers))
+                self.ready = [name for (name, _), is_ready in zip(servers, answers, strict=True) if is_ready]
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def until_ready(self, *names: str) -> None:
@@ -151,15 +151,17 @@ class Load:
         while not self.over.is_set():
             assert (await send(self.client, self.session, "Go on.")).status_code == 202
             self.turns += 1
-            await until(lambda: sum(one.type == "turn.ended" for one in self.events) >= self.turns, "the turn to end")
+            await until(
+                lambda: sum(event.type == "turn.ended" for event in self.events) >= self.turns, "the turn to end"
+            )
 
     async def follow(self) -> None:
         """Follow the events, and come again with the last one's id whenever the stream ends, as browsers do."""
         while True:
             headers = {"Last-Event-ID": self.events[-1].id} if self.events else {}
             self.streams += 1
-            async with following(self.client, f"/v1/sessions/{self.session}/events", headers=headers) as found:
-                async for event in found:
+            async with following(self.client, f"/v1/sessions/{self.session}/events", headers=headers) as stream:
+                async for event in stream:
                     self.events.append(event)
 
 
@@ -198,16 +200,16 @@ class Fleet:
 
     async def start(self, name: str, *, is_next: bool = False) -> Running:
         """Start a server, or start it again."""
-        own = self._folder / name
-        own.mkdir(exist_ok=True)
+        server_folder = self._folder / name
+        server_folder.mkdir(exist_ok=True)
         self._stacks[name] = ExitStack()
         model = f"script:{self._folder / 'script.json'}"
         environ = self.environ(is_next=is_next)
-        starts = running(own, "--drain-delay", str(DELAY), "--model", model, **environ)
-        found = await asyncio.to_thread(self._stacks[name].enter_context, starts)
-        self.proxy.servers[name] = httpx2.URL(found.url)
-        self.running[name] = found
-        return found
+        starts = running(server_folder, "--drain-delay", str(DELAY), "--model", model, **environ)
+        server = await asyncio.to_thread(self._stacks[name].enter_context, starts)
+        self.proxy.servers[name] = httpx2.URL(server.url)
+        self.running[name] = server
+        return server
 
     async def stop(self, name: str) -> None:
         """Send a server SIGTERM, and see it end by itself, with 0."""
@@ -221,14 +223,14 @@ class Fleet:
 @asynccontextmanager
 async def fleet(folder: Path, db: str) -> AsyncGenerator[Fleet]:
     """Give two servers that are ready."""
-    found = Fleet(folder, db)
-    watching = asyncio.ensure_future(found.proxy.watch())
+    opened_fleet = Fleet(folder, db)
+    watching = asyncio.ensure_future(opened_fleet.proxy.watch())
     try:
-        await asyncio.gather(*map(found.start, ("one", "two")))
-        await found.proxy.until_ready("one", "two")
-        yield found
+        await asyncio.gather(*map(opened_fleet.start, ("one", "two")))
+        await opened_fleet.proxy.until_ready("one", "two")
+        yield opened_fleet
     finally:
-        await found.close()
+        await opened_fleet.close()
         watching.cancel()
 
 
@@ -246,7 +248,7 @@ async def loaded(servers: Fleet) -> AsyncGenerator[Load]:
         load = Load(client, session, f"/mcp/agents/{agent['id']}")
         async with asyncio.TaskGroup() as tasks:
             work = (*[load.make_calls] * 4, *[load.make_calls_of_mcp] * 2, load.take_turns)
-            working = [tasks.create_task(one()) for one in work]
+            working = [tasks.create_task(job()) for job in work]
             following_events = tasks.create_task(load.follow())
             yield load
             load.over.set()
@@ -254,22 +256,22 @@ async def loaded(servers: Fleet) -> AsyncGenerator[Load]:
             following_events.cancel()
         marks = Counter(map(int, servers.marks.read_text().split()))
         others: Any = [
-            one
+            record
             for outcome in get_args(Outcome)
             if outcome != "succeeded"
-            for one in (await client.get("/v1/audit", params={"tool": "mark", "outcome": outcome})).json()["items"]
+            for record in (await client.get("/v1/audit", params={"tool": "mark", "outcome": outcome})).json()["items"]
         ]
         assert others == [], "every call succeeded"
-        ends = Counter(json.dumps(one.data["data"]) for one in load.events if one.type == "turn.ended")
+        ends = Counter(json.dumps(event.data["data"]) for event in load.events if event.type == "turn.ended")
         assert ends == {json.dumps({"output": "Done."}): load.turns}, "every turn ended by itself"
         # A model that is asked after a summary stands at the second step of its script, and may make no call.
-        kinds = Counter(one.type for one in load.events)
+        kinds = Counter(event.type for event in load.events)
         assert marks.pop(-1) == kinds["tool.result"], "each call of a turn has left its mark once"
         assert load.turns - kinds["conversation.summarised"] <= kinds["tool.result"] <= load.turns
         assert marks == Counter(load.told), "what was acknowledged was done, once, and nothing else"
         assert len(load.told) > 50
-        assert [one.id for one in load.events] == [str(number + 1) for number in range(len(load.events))]
-        assert Counter(one.type for one in load.events)["turn.ended"] == load.turns > 0
+        assert [event.id for event in load.events] == [str(number + 1) for number in range(len(load.events))]
+        assert Counter(event.type for event in load.events)["turn.ended"] == load.turns > 0
         assert 2 <= load.streams <= len(servers.proxy.sent) + 1, "a stream ends with its server alone"
         verified = await asyncio.to_thread(servers.running["one"].capset, "audit", "verify")
         assert verified.code == 0, verified.err

@@ -48,9 +48,9 @@ def test_a_call_its_refusal_their_records_and_a_changed_byte(capset: Command) ->
     broken = capset("audit", "verify", "--json")
     assert broken.code == 3
     assert (broken.json["ok"], broken.json["checked"], broken.json["seq"]) == (False, 0, 1)
-    told = capset("audit", "verify")
-    assert told.code == 3
-    assert "record 1 was changed" in told.err
+    report = capset("audit", "verify")
+    assert report.code == 3
+    assert "record 1 was changed" in report.err
 
 
 def test_the_same_for_people(capset: Command) -> None:
@@ -61,8 +61,8 @@ def test_the_same_for_people(capset: Command) -> None:
     assert record, "the ids stand beside the result, not in it"
     refused = capset("call", "test_math.add", "--args", '{"b": "x", "c": 1}')
     assert (refused.code, refused.out) == (3, "")
-    for said in ("a: required, but missing", "b: Input should be a finite number", "c: no such parameter"):
-        assert said in refused.err
+    for problem in ("a: required, but missing", "b: Input should be a finite number", "c: no such parameter"):
+        assert problem in refused.err
     table = capset("audit", "query", "--record", record[1])
     assert len(table.out.splitlines()) == 2, "a head, and the one record that was asked for"
     assert [name for name in ("SEQ", "add", "succeeded", "local") if name not in table.out] == []

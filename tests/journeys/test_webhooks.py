@@ -23,14 +23,14 @@ from tests.helpers.server.running import EVERYTHING, Running, address_of, runnin
 pytestmark = pytest.mark.realtime
 
 
-def configure(folder: Path, there: Receiver, **more: Any) -> None:
+def configure(folder: Path, target: Receiver, **more: Any) -> None:
     """Write a configuration whose one action has to be approved, and whose requests go to a receiver."""
     (folder / "handlers.py").write_text("async def careful(params, context):\n    return params['n']\n")
     hook = {
         "type": "webhook",
-        "url": there.url,
+        "url": target.url,
         "secret": "${HOOK_SECRET}",
-        "internal": [there.host],
+        "internal": [target.host],
         "events": ["approval.requested"],
         **more,
     }
@@ -50,11 +50,11 @@ def asking(server: Running, key: str, *numbers: int) -> list[str]:
     headers = {"authorization": f"Bearer {key}"}
     with httpx2.Client(base_url=server.url, headers=headers, trust_env=False, timeout=30) as client:
         session = client.post("/v1/sessions", json={"agent_id": "capset"}).json()["id"]
-        asked = [
+        responses = [
             client.post(f"/v1/sessions/{session}/calls", json={"tool": "careful", "arguments": {"n": number}})
             for number in numbers
         ]
-    return [one.json()["approval"] for one in asked]
+    return [response.json()["approval"] for response in responses]
 
 
 @contextmanager
@@ -79,54 +79,54 @@ def killed(folder: Path, **environ: str) -> Generator[Running]:
 async def test_a_killed_server_loses_nothing(postgres_url: str, tmp_path: Path) -> None:
     require_scheme()
     environ = {"HOOK_SECRET": SECRET, "CAPSET_DB": postgres_url}
-    async with receiver(stall) as there:
-        configure(tmp_path, there, timeout=30)
+    async with receiver(stall) as target:
+        configure(tmp_path, target, timeout=30)
         with killed(tmp_path, **environ) as server:
             key = await asyncio.to_thread(server.key, scopes=EVERYTHING)
             requests = await asyncio.to_thread(asking, server, key, *range(6))
-            await there.wait(4)
-        assert len(there.got) == 4, "four were on the way, two had not begun"
-    first = there.ids()
+            await target.wait(4)
+        assert len(target.got) == 4, "four were on the way, two had not begun"
+    first = target.ids()
     with psycopg.connect(postgres_url, autocommit=True) as database:
         # The leases of the dead end now, and not in a minute.
         database.execute("UPDATE deliveries SET due_at = created_at WHERE holder <> ''")
-    async with receiver() as there:
-        configure(tmp_path, there)
+    async with receiver() as target:
+        configure(tmp_path, target)
         with running(tmp_path, "--config", "capset.json", **environ):
-            got = await there.wait(6)
-            assert sorted(one.verified()["data"]["request"]["id"] for one in got) == sorted(requests)
-            assert set(first) < set(there.ids()), "those on the way come again, under the same ids"
+            got = await target.wait(6)
+            assert sorted(delivery.verified()["data"]["request"]["id"] for delivery in got) == sorted(requests)
+            assert set(first) < set(target.ids()), "those on the way come again, under the same ids"
 
 
 @pytest.mark.spec("N24")
 async def test_two_servers_on_one_database_send_each_once(postgres_url: str, tmp_path: Path) -> None:
     require_scheme()
     environ = {"HOOK_SECRET": SECRET, "CAPSET_DB": postgres_url}
-    async with receiver() as there:
+    async with receiver() as target:
         folders = [tmp_path / name for name in ("one", "two")]
         for folder in folders:
             folder.mkdir()
-            configure(folder, there)
+            configure(folder, target)
         options = ("--config", "capset.json")
-        with running(folders[0], *options, **environ) as one, running(folders[1], *options, **environ) as two:
-            key = await asyncio.to_thread(one.key, scopes=EVERYTHING)
-            ways = [asyncio.to_thread(asking, server, key, *range(20)) for server in (one, two)]
+        with running(folders[0], *options, **environ) as first, running(folders[1], *options, **environ) as two:
+            key = await asyncio.to_thread(first.key, scopes=EVERYTHING)
+            ways = [asyncio.to_thread(asking, server, key, *range(20)) for server in (first, two)]
             requests = [request for some in await asyncio.gather(*ways) for request in some]
-            await there.wait(40)
+            await target.wait(40)
             await asyncio.sleep(1.5)  # long enough for both to look again
-            sent = Counter(one.json["data"]["request"]["id"] for one in there.got)
+            sent = Counter(delivery.json["data"]["request"]["id"] for delivery in target.got)
             assert sent == Counter(requests)
-            assert set(Counter(there.ids()).values()) == {1}
+            assert set(Counter(target.ids()).values()) == {1}
 
 
 @pytest.mark.spec("N21")
 async def test_what_a_command_queues_a_server_sends(tmp_path: Path) -> None:
-    async with receiver() as there:
-        configure(tmp_path, there)
+    async with receiver() as target:
+        configure(tmp_path, target)
         with running(tmp_path, "--config", "capset.json", HOOK_SECRET=SECRET) as server:
-            asked = await asyncio.to_thread(
+            deferred = await asyncio.to_thread(
                 server.capset, "call", "careful", "--args", '{"n": 1}', "--config", "capset.json", "--defer"
             )
-            assert asked.code == 3, asked.err
-            (got,) = await there.wait(1)
+            assert deferred.code == 3, deferred.err
+            (got,) = await target.wait(1)
             assert got.verified()["data"]["request"]["tool"] == "careful"

@@ -57,14 +57,14 @@ async def _one_run(url: str, key: str) -> None:
     headers = {"authorization": f"Bearer {key}"}
     async with httpx2.AsyncClient(base_url=url, headers=headers, trust_env=False, timeout=30) as ada:
         agent = {"name": "helper", "capabilities": ["session_file_system"]}
-        made = (await ada.post("/v1/agents", json=agent)).json()
-        body = {"agent_id": made["id"], "content": "Write.", "queue": "mail"}
+        created_agent = (await ada.post("/v1/agents", json=agent)).json()
+        body = {"agent_id": created_agent["id"], "content": "Write.", "queue": "mail"}
         run = (await ada.post("/v1/runs", json=body)).json()
         path = f"/v1/runs/{run['id']}"
 
         async def ended() -> Any:
-            shown = (await ada.get(path)).json()
-            return shown if shown["state"] in ("succeeded", "failed") else None
+            current_run = (await ada.get(path)).json()
+            return current_run if current_run["state"] in ("succeeded", "failed") else None
 
         run = await until(ended, "the run to end")
         assert (run["state"], run["outcome"]) == ("succeeded", {"output": "Done."})

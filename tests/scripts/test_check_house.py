@@ -22,8 +22,8 @@ def test_500_lines_pass_and_501_fail_by_name(tmp_path: Path) -> None:
     assert problems(tmp_path, {}) == []
     write(tmp_path, "tests/over.py", "x = 1\n" * 501)
     write(tmp_path, "scripts/far_over.py", "x = 1\n" * 599 + "y = 2")
-    found = problems(tmp_path, {})
-    assert [one.partition(";")[0] for one in found] == [
+    violations = problems(tmp_path, {})
+    assert [violation.partition(";")[0] for violation in violations] == [
         "scripts/far_over.py has 600 lines",
         "tests/over.py has 501 lines",
     ]
@@ -37,12 +37,12 @@ def test_a_folder_has_at_most_20_entries(tmp_path: Path) -> None:
     write(tmp_path, "packages/capset/src/capset/net/__init__.py")
     assert problems(tmp_path, {}) == []
     write(tmp_path, "packages/capset/src/capset/net/more/m.py")
-    (found,) = problems(tmp_path, {})
-    assert found.startswith("packages/capset/src/capset/net has 21 entries")
+    (violation,) = problems(tmp_path, {})
+    assert violation.startswith("packages/capset/src/capset/net has 21 entries")
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "phrase"),
     [
         ("packages/capset/src/capset/kernel/bubbling.py", "", "is named by a participle"),
         ("packages/capset/src/capset/kernel/making/__init__.py", "", "is named by a participle"),
@@ -59,11 +59,11 @@ def test_a_folder_has_at_most_20_entries(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_step_that_was_left_out_is_named(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_a_step_that_was_left_out_is_named(tmp_path: Path, name: str, text: str, phrase: str) -> None:
     write(tmp_path, name, text)
-    found = problems(tmp_path, {})
-    assert any(said in one for one in found), found
-    assert all(Path(name).stem in one or "making" in one for one in found)
+    violations = problems(tmp_path, {})
+    assert any(phrase in violation for violation in violations), violations
+    assert all(Path(name).stem in violation or "making" in violation for violation in violations)
 
 
 def test_the_revision_that_is_enough_is_the_last_that_changes_the_tables(tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_the_revision_that_is_enough_is_the_last_that_changes_the_tables(tmp_pat
 def test_a_stage_before_approval_is_named(tmp_path: Path, admitting: str) -> None:
     path = f"{STAGES}/phases.py"
     write(tmp_path, path, f'STAGES: Final = {{"admit": {admitting}}}\n')
-    (found,) = problems(tmp_path, {})
-    assert "approval must be first" in found
+    (violation,) = problems(tmp_path, {})
+    assert "approval must be first" in violation
     write(tmp_path, path, 'STAGES: Final = {"admit": (approval, check)}\n')
     assert problems(tmp_path, {}) == []
 
@@ -92,8 +92,8 @@ def test_a_stage_before_approval_is_named(tmp_path: Path, admitting: str) -> Non
 def test_a_stage_that_comes_before_the_policies_is_named(tmp_path: Path, stages: str) -> None:
     path = f"{STAGES}/phases.py"
     write(tmp_path, path, f'STAGES: Final = {{"arguments": {stages}}}\n')
-    (found,) = problems(tmp_path, {})
-    assert "validation and policy must be first" in found
+    (violation,) = problems(tmp_path, {})
+    assert "validation and policy must be first" in violation
     write(tmp_path, path, 'STAGES: Final = {"arguments": (validation, policy, check)}\n')
     assert problems(tmp_path, {}) == []
 
@@ -101,9 +101,9 @@ def test_a_stage_that_comes_before_the_policies_is_named(tmp_path: Path, stages:
 def test_a_class_name_stands_once(tmp_path: Path) -> None:
     write(tmp_path, "packages/capset/src/capset/a.py", "class Gate: ...\n")
     write(tmp_path, "packages/capset/src/capset/b.py", "class Gate: ...\n")
-    (found,) = problems(tmp_path, {})
+    (violation,) = problems(tmp_path, {})
     places = "packages/capset/src/capset/a.py and packages/capset/src/capset/b.py"
-    assert found == f"the class Gate stands in {places}; rename one of them"
+    assert violation == f"the class Gate stands in {places}; rename one of them"
 
 
 def test_an_exception_that_nothing_needs_is_a_finding_and_so_is_one_without_a_reason(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("folder", ["lab/conformance", "lab/clients/generated", "lab/clients/mcp_clients"])
 def test_packages_are_pinned_and_their_lock_names_no_address_to_fetch_from(folder: str) -> None:
-    asked: dict[str, str] = json.loads((ROOT / folder / "package.json").read_bytes())["devDependencies"]
+    pinned: dict[str, str] = json.loads((ROOT / folder / "package.json").read_bytes())["devDependencies"]
     lock = json.loads((ROOT / folder / "package-lock.json").read_bytes())["packages"]
-    assert {name: lock[f"node_modules/{name}"]["version"] for name in asked} == asked
+    assert {name: lock[f"node_modules/{name}"]["version"] for name in pinned} == pinned
     assert [name for name, package in lock.items() if "resolved" in package] == []
     assert [name for name, package in lock.items() if name and "integrity" not in package] == []
 
@@ -28,9 +28,9 @@ def test_what_cannot_be_installed_is_named_and_leaves_no_mark(
 ) -> None:
     monkeypatch.setenv("npm_config_cache", str(tmp_path / "cache"))
     monkeypatch.setenv("npm_config_offline", "true")
-    asked = {"devDependencies": {"capset-nothing": "1.0.0"}}
-    locked = {"": asked, "node_modules/capset-nothing": {"version": "1.0.0"}}
-    (tmp_path / "package.json").write_text(json.dumps(asked))
+    manifest = {"devDependencies": {"capset-nothing": "1.0.0"}}
+    locked = {"": manifest, "node_modules/capset-nothing": {"version": "1.0.0"}}
+    (tmp_path / "package.json").write_text(json.dumps(manifest))
     (tmp_path / "package-lock.json").write_text(json.dumps({"lockfileVersion": 3, "packages": locked}))
     with pytest.raises(npm.NotInstalled, match=f"npm could not install {tmp_path.name}: npm ci ended with 1; it needs"):
         npm.install(tmp_path)
@@ -43,11 +43,11 @@ def test_of_two_that_install_one_folder_at_once_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("npm_config_offline", "true")
-    asked = {"devDependencies": {"here": "file:here"}}
-    locked = {"": asked, "here": {"version": "1.0.0"}, "node_modules/here": {"resolved": "here", "link": True}}
+    manifest = {"devDependencies": {"here": "file:here"}}
+    locked = {"": manifest, "here": {"version": "1.0.0"}, "node_modules/here": {"resolved": "here", "link": True}}
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "package.json").write_text(json.dumps({"name": "here", "version": "1.0.0"}))
-    (tmp_path / "package.json").write_text(json.dumps(asked))
+    (tmp_path / "package.json").write_text(json.dumps(manifest))
     (tmp_path / "package-lock.json").write_text(json.dumps({"lockfileVersion": 3, "packages": locked}))
     with ThreadPoolExecutor(2) as threads:
         for done in [threads.submit(npm.install, tmp_path) for _ in range(2)]:

@@ -86,8 +86,8 @@ def test_only_tests_of_real_time_are_run_once_more(
         check=False,
     )
     assert (done.returncode, done.stdout.splitlines()[-1]) == (code, summary), done.stdout + done.stderr
-    said = json.loads(report.read_text())
-    assert (said["summary"], len(said["flaky"])) == (summary, flaky)
+    report_data = json.loads(report.read_text())
+    assert (report_data["summary"], len(report_data["flaky"])) == (summary, flaky)
     assert "FileExistsError" not in done.stdout, "what fails without the mark is not run again"
     if flaky:
-        assert "test_that_passes_the_second_time: AssertionError: the machine was busy" in said["flaky"][0]
+        assert "test_that_passes_the_second_time: AssertionError: the machine was busy" in report_data["flaky"][0]

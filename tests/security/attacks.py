@@ -23,14 +23,14 @@ def attacks(file: str, *classes: str, in_gate: int | None = None) -> list[Any]:
 
     Cases of a class beyond the first ``in_gate`` are left to the night.
     """
-    listed = _listed(file)
-    found: list[Any] = []
+    all_cases = _listed(file)
+    parameters: list[Any] = []
     for name in classes:
-        cases = listed[name]
+        cases = all_cases[name]
         assert len({case["name"] for case in cases}) == len(cases) >= LEAST, (
             f"{file}: {name} has too few cases, or two alike"
         )
-        found += [
+        parameters += [
             pytest.param(
                 {**case, "class": name},
                 id=f"{name}: {case['name']}",
@@ -38,7 +38,7 @@ def attacks(file: str, *classes: str, in_gate: int | None = None) -> list[Any]:
             )
             for number, case in enumerate(cases)
         ]
-    return found
+    return parameters
 
 
 def classes_of(file: str) -> set[str]:

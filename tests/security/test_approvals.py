@@ -46,41 +46,41 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/capset.db"
 
 
-def principal(said: Any) -> Principal:
+def principal(spec: Any) -> Principal:
     """Return the principal of a case."""
-    if isinstance(said, str):
-        return Principal(said, org="acme")
+    if isinstance(spec, str):
+        return Principal(spec, org="acme")
     options: dict[str, Any] = {
         "org": "acme",
-        **{name: value for name, value in said.items() if name not in ("id", "for")},
+        **{name: value for name, value in spec.items() if name not in ("id", "for")},
     }
-    who = Principal(said["id"], **options)
-    return who.acting_for(principal(said["for"])) if "for" in said else who
+    base = Principal(spec["id"], **options)
+    return base.acting_for(principal(spec["for"])) if "for" in spec else base
 
 
-async def answered(here: Till, asked: str, case: dict[str, Any]) -> None:
+async def answered(open_till: Till, request: str, case: dict[str, Any]) -> None:
     """Answer the request as the case says; where that must be refused, it is."""
     if (decides := case.get("decides", "boss")) is None:
         return
     answer = ANSWERS[case.get("answer", "approve")]
-    await expected(here, asked, answer, principal(decides), case.get("decided"))
+    await expected(open_till, request, answer, principal(decides), case.get("decided"))
     if "then" in case:
-        await expected(here, asked, YES, principal("dave"), case["then"])
+        await expected(open_till, request, YES, principal("dave"), case["then"])
 
 
-async def expected(here: Till, asked: str, answer: Answer, by: Principal, code: str | None) -> None:
+async def expected(open_till: Till, request: str, answer: Answer, by: Principal, code: str | None) -> None:
     if code is None:
-        await here.decided(asked, answer, by)
+        await open_till.decided(request, answer, by)
         return
     with pytest.raises(CapsetError) as caught:
-        await here.decided(asked, answer, by)
+        await open_till.decided(request, answer, by)
     assert caught.value.code == code
 
 
-async def again(here: Till, session: Session, asked: str, case: dict[str, Any]) -> Result[Any]:
+async def again(open_till: Till, session: Session, request: str, case: dict[str, Any]) -> Result[Any]:
     """Make the call once more, as the case has changed it."""
-    given = case.get("id", "{id}")
-    ready = session.options(approvals="defer", approval=None if given is None else given.replace("{id}", asked))
+    approval = case.get("id", "{id}")
+    ready = session.options(approvals="defer", approval=None if approval is None else approval.replace("{id}", request))
     arguments = case.get("arguments", {"to": "bob", "amount": 5})
     return await ready.try_message(ready.message(case.get("calls", "pay"), arguments))
 
@@ -91,9 +91,9 @@ async def refund(to: str, amount: int) -> str:
     raise AssertionError("nobody approved this")
 
 
-def changed(here: Till, options: dict[str, Any]) -> Agent:
+def changed(open_till: Till, options: dict[str, Any]) -> Agent:
     """Return the agent as it is once its tool has other options."""
-    pay = make_pay(here.paid, **options)
+    pay = make_pay(open_till.paid, **options)
     assert pay.name == "pay"
     return Agent("clerk", uses=[Capability("till", tools=[pay, refund])])
 
@@ -101,24 +101,24 @@ def changed(here: Till, options: dict[str, Any]) -> Agent:
 @pytest.mark.spec("G16", "G17", "G18", "G19", "T6", "T7")
 @pytest.mark.parametrize("case", attacks(FILE, *ONCE))
 async def test_no_call_goes_through_that_was_not_approved(case: dict[str, Any], store: str) -> None:
-    async with till(refund, store=store) as here:
+    async with till(refund, store=store) as open_till:
         asks = principal(case.get("asks", "ada"))
-        first = await here.session(asks)
-        asked = await here.asked(first)
-        here.clock.advance(case.get("before", 0))
-        await answered(here, asked, case)
-        here.clock.advance(case.get("after", 0))
-        agent = changed(here, case["tool"]) if "tool" in case else here.agent
-        who = principal(case["presents"]) if "presents" in case else asks
+        first = await open_till.session(asks)
+        request = await open_till.asked(first)
+        open_till.clock.advance(case.get("before", 0))
+        await answered(open_till, request, case)
+        open_till.clock.advance(case.get("after", 0))
+        agent = changed(open_till, case["tool"]) if "tool" in case else open_till.agent
+        presenter = principal(case["presents"]) if "presents" in case else asks
         row = None if case.get("elsewhere") else first.id
-        async with here.kernel.open(agent, principal=who, session_id=row) as session:
-            result = await again(here, session, asked, case)
+        async with open_till.kernel.open(agent, principal=presenter, session_id=row) as session:
+            result = await again(open_till, session, request, case)
         assert result.error is not None
         assert result.error.code == case["code"]
-        assert here.paid == []
-        record = await here.record(id=result.record)
+        assert open_till.paid == []
+        record = await open_till.record(id=result.record)
         assert (record.outcome, record.code) == (OUTCOMES[case["code"]], case["code"])
-        assert (record.session, record.principal, record.org) == (session.id, who.id, who.org)
+        assert (record.session, record.principal, record.org) == (session.id, presenter.id, presenter.org)
         if case["code"] != "invalid_arguments":
             assert record.decision == "deny"
 
@@ -126,23 +126,23 @@ async def test_no_call_goes_through_that_was_not_approved(case: dict[str, Any], 
 @pytest.mark.spec("G3", "G17")
 @pytest.mark.parametrize("case", attacks(FILE, "second_use"))
 async def test_an_approval_is_for_one_call(case: dict[str, Any], store: str) -> None:
-    async with till(store=store) as here:
-        session = await here.session("ada")
-        asked = await here.asked(session)
-        await here.decided(asked)
+    async with till(store=store) as open_till:
+        session = await open_till.session("ada")
+        request = await open_till.asked(session)
+        await open_till.decided(request)
         if case.get("at_once"):
-            results = await asyncio.gather(*(again(here, session, asked, case) for _ in range(case["uses"])))
+            results = await asyncio.gather(*(again(open_till, session, request, case) for _ in range(case["uses"])))
         else:
             results: list[Result[Any]] = []
             for _ in range(case["uses"]):
-                results.append(await again(here, session, asked, case))
-                here.clock.advance(case.get("between", 0))
-        refused = [one for one in results if one.error is not None]
-        assert len(results) - len(refused) == len(here.paid) == 1
-        assert {one.error.code for one in refused if one.error} == {case["code"]}
-        records = {one.id: one for one in await here.records()}
-        assert {records[one.record].outcome for one in refused} == {"rejected"}
-        assert {records[one.record].approval for one in refused} == {asked}
+                results.append(await again(open_till, session, request, case))
+                open_till.clock.advance(case.get("between", 0))
+        refused = [result for result in results if result.error is not None]
+        assert len(results) - len(refused) == len(open_till.paid) == 1
+        assert {result.error.code for result in refused if result.error} == {case["code"]}
+        records = {record.id: record for record in await open_till.records()}
+        assert {records[result.record].outcome for result in refused} == {"rejected"}
+        assert {records[result.record].approval for result in refused} == {request}
 
 
 def test_every_class_is_tried() -> None:

@@ -45,17 +45,19 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 async def here() -> AsyncGenerator[Site]:
     """Give a server."""
-    async with site() as found:
-        await found.key("reader", scopes=["capset:read"], permissions=[])
-        yield found
+    async with site() as server:
+        await server.key("reader", scopes=["capset:read"], permissions=[])
+        yield server
 
 
 @pytest.fixture
 async def reader(here: Site, root: Path) -> AsyncGenerator[httpx2.AsyncClient]:
     """Give the client of somebody who may only read; what a first check loads is loaded."""
     async with here.client("reader") as client:
-        for written in ("yaml", "json", "toml"):
-            await check(client, {"content": "actions = [" if written == "toml" else "[", "format": written}, root)
+        for file_format in ("yaml", "json", "toml"):
+            await check(
+                client, {"content": "actions = [" if file_format == "toml" else "[", "format": file_format}, root
+            )
         sound = "actions: [{name: a, description: d, permissions: [], handler: ./a.py}]\ngovernance: {redact: [x]}"
         await check(client, {"content": f"{sound}\naudit: {{key: k}}"}, root)
         yield client
@@ -104,30 +106,30 @@ async def test_no_code_is_loaded(case: dict[str, Any], here: Site, reader: httpx
         check_text(written(case, root), case.get("format", "yaml"), here.registry)
     finally:
         IS_WATCHING[0] = False
-    said = await check(reader, case, root)
+    report = await check(reader, case, root)
     assert SEEN == []
     assert not (root / "there.mark").exists()
     assert {"antigravity", "there"} & (set(sys.modules) - before) == set()
-    assert said["valid"], said
-    assert [one["path"] for one in said["warnings"] if "not loaded" in one["message"]] == ["handler"]
+    assert report["valid"], report
+    assert [warning["path"] for warning in report["warnings"] if "not loaded" in warning["message"]] == ["handler"]
 
 
 @pytest.mark.spec("P12")
 @pytest.mark.parametrize("case", attacks("config_check.yaml", "outside"))
 async def test_what_leads_out_is_refused_unseen(case: dict[str, Any], reader: httpx2.AsyncClient, root: Path) -> None:
-    said = await check(reader, case, root)
-    assert not said["valid"], said
-    assert "actions" not in said
+    report = await check(reader, case, root)
+    assert not report["valid"], report
+    assert "actions" not in report
     assert not (root / "there.mark").exists()
 
 
 @pytest.mark.spec("P12", "P14")
 @pytest.mark.parametrize("case", attacks("config_check.yaml", "exists"))
 async def test_nobody_is_told_what_there_is(case: dict[str, Any], reader: httpx2.AsyncClient, root: Path) -> None:
-    there = await check(reader, case, root)
+    existing = await check(reader, case, root)
     gone = await check(reader, case, root, lambda content: content.replace("there", "gone"))
-    assert gone["valid"] == there["valid"]
-    assert str(gone) == str(there).replace("there.py", "gone.py").replace("/there", "/gone")
+    assert gone["valid"] == existing["valid"]
+    assert str(gone) == str(existing).replace("there.py", "gone.py").replace("/there", "/gone")
 
 
 @pytest.mark.nightly
@@ -135,7 +137,7 @@ async def test_nobody_is_told_what_there_is(case: dict[str, Any], reader: httpx2
 @pytest.mark.parametrize("case", attacks("config_check.yaml", "heavy"))
 async def test_what_is_heavy_is_answered_in_time(case: dict[str, Any], reader: httpx2.AsyncClient, root: Path) -> None:
     started = time.monotonic()
-    said = await check(reader, case, root)
+    report = await check(reader, case, root)
     assert time.monotonic() - started < 60
-    assert not said["valid"], said
-    assert "root:" not in str(said)
+    assert not report["valid"], report
+    assert "root:" not in str(report)

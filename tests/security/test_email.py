@@ -37,9 +37,9 @@ async def attacked() -> AsyncGenerator[tuple[MailServer, Desk]]:
 
 
 def arguments_of(case: Mapping[str, Any]) -> dict[str, Any]:
-    said = {key: value for key, value in case.items() if key not in SAID_OF_IT}
+    fields = {key: value for key, value in case.items() if key not in SAID_OF_IT}
     long = {key: case.get("letter", "a") * count for key, count in case.get("repeat", {}).items()}
-    return {"to": "ada@example.org", "subject": "Hello", "body": "Hello.", **said, **long}
+    return {"to": "ada@example.org", "subject": "Hello", "body": "Hello.", **fields, **long}
 
 
 async def call(desk: Desk, arguments: Mapping[str, Any]) -> Result[Any]:
@@ -89,14 +89,14 @@ async def test_what_stands_in_the_body_stays_there(case: Mapping[str, Any]) -> N
     assert only.headers == [name for name in PLAIN if not is_html or name != "content-transfer-encoding"]
     part = only.message.get_body(("html",) if is_html else ("plain",))
     assert part is not None
-    given = "\n".join(arguments["body"].replace("\r\n", "\n").replace("\r", "\n").split("\n"))
-    assert part.get_content().replace("\r\n", "\n").rstrip("\n") == given.rstrip("\n")
+    body = "\n".join(arguments["body"].replace("\r\n", "\n").replace("\r", "\n").split("\n"))
+    assert part.get_content().replace("\r\n", "\n").rstrip("\n") == body.rstrip("\n")
 
 
 @pytest.mark.spec("G32")
 async def test_no_field_takes_any_line_separator_in_any_place() -> None:
     """Every one of them, and every pair, at the beginning, in the middle and at the end, before another header."""
-    pairs = [one + two for one in SEPARATORS for two in SEPARATORS]
+    pairs = [first + two for first in SEPARATORS for two in SEPARATORS]
     async with attacked() as (server, desk):
         for field, harmless in (("to", "ada@example.org"), ("subject", "Hello")):
             for separator in [*SEPARATORS, *pairs]:
@@ -134,7 +134,7 @@ async def test_whoever_is_not_on_the_list_gets_nothing(local: str, domain: str) 
     async with attacked() as (server, desk):
         result, record = await send(desk, arguments_of({"to": f"{local}@{domain}"}))
     assert result.success is is_meant
-    assert [one.recipients for one in server.delivered] == [[f"{local}@{domain.lower()}"]] * is_meant
+    assert [mail.recipients for mail in server.delivered] == [[f"{local}@{domain.lower()}"]] * is_meant
     assert server.connections == is_meant
     assert record.outcome in (("succeeded",) if is_meant else ("failed", "invalid"))
 
@@ -151,8 +151,8 @@ async def test_whatever_is_delivered_has_the_one_envelope_and_the_headers_that_a
     async with attacked() as (server, desk):
         await send(desk, arguments_of({"to": local + domain, "subject": subject}))
     assert len(server.delivered) <= 1
-    for one in server.delivered:
-        assert (one.sender, one.recipients) == (SENDER, [local + domain])
-        assert one.headers == PLAIN
-        assert one.message["To"] == local + domain
-        assert one.message["From"] == SENDER
+    for mail in server.delivered:
+        assert (mail.sender, mail.recipients) == (SENDER, [local + domain])
+        assert mail.headers == PLAIN
+        assert mail.message["To"] == local + domain
+        assert mail.message["From"] == SENDER

@@ -18,7 +18,7 @@ from tests.security.trees import CAP, GENERATORS, SECRET, make_tree
 
 CLASSES: Final[dict[str, dict[str, Any]]] = yaml.safe_load(Path(__file__).with_name("paths.yaml").read_text("utf-8"))
 CONFIG: Final = FilesConfig(max_bytes=CAP)
-OPENERS: Final = pytest.mark.parametrize("opener", [open_walking, open_resolving], ids=lambda one: one.__name__)
+OPENERS: Final = pytest.mark.parametrize("opener", [open_walking, open_resolving], ids=lambda opener: opener.__name__)
 
 
 @pytest.fixture
@@ -27,8 +27,8 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def paths_of(name: str, root: Path) -> Iterator[str]:
-    made = GENERATORS[CLASSES[name]["generated"]]() if "generated" in CLASSES[name] else ()
-    for path in (*CLASSES[name]["cases"], *made):
+    generated = GENERATORS[CLASSES[name]["generated"]]() if "generated" in CLASSES[name] else ()
+    for path in (*CLASSES[name]["cases"], *generated):
         yield path.replace("{root}", str(root)).replace("{long}", "long" * 2000)
 
 
@@ -42,9 +42,9 @@ async def test_no_path_leads_out(name: str, encoding: str, workspace: Path) -> N
             result = await desk.session.try_message(call)
             assert result.error is not None, path
             assert result.error.code != "internal_error", path
-            told = f"{result.error.message} {result.error.hint}"
-            given = [] if str(workspace.parent) in path else [str(workspace.parent)]
-            assert [word for word in (SECRET, "Traceback", *given) if word in told] == [], path
+            message = f"{result.error.message} {result.error.hint}"
+            forbidden = [] if str(workspace.parent) in path else [str(workspace.parent)]
+            assert [word for word in (SECRET, "Traceback", *forbidden) if word in message] == [], path
             records = await desk.records(tool="file_read")
             assert len(records) == number + 1
             assert records[-1].outcome == "failed", path

@@ -31,10 +31,10 @@ def cases(*classes: str) -> list[Any]:
     ``jailed`` of a case says what else stops it in a jail than its class. ``make nightly`` tries the limits of Monty,
     and the gate runs one case of each class and language.
     """
-    found: list[Any] = []
+    parameters: list[Any] = []
     in_gate: set[tuple[str, str]] = set()
-    for given in attacks(FILE, *classes):
-        case = given.values[0]
+    for parameter in attacks(FILE, *classes):
+        case = parameter.values[0]
         for language in PYTHONS if case["language"] == "python" else ("bash",):
             is_jailed = language != "monty"
             stopped = case.get("jailed", case["class"]) if is_jailed else case["class"]
@@ -44,8 +44,8 @@ def cases(*classes: str) -> list[Any]:
                 in_gate.add((case["class"], language))
                 marks.append(pytest.mark.gate)
             values = {**case, "language": language, "stopped": stopped}
-            found.append(pytest.param(values, id=f"{given.id}, {language}", marks=marks))
-    return found
+            parameters.append(pytest.param(values, id=f"{parameter.id}, {language}", marks=marks))
+    return parameters
 
 
 def test_every_class_is_tried() -> None:
@@ -62,9 +62,9 @@ async def test_nothing_of_the_host_is_told(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "secret.txt").write_text(SECRET)
     result, _ = await tried(case, file=f"{tmp_path}/secret.txt", folder=str(tmp_path))
-    told = json.dumps(result)
-    assert SECRET not in told
-    assert "site-packages" not in told
+    output = json.dumps(result)
+    assert SECRET not in output
+    assert "site-packages" not in output
     assert str(os.getpid()) not in result["stdout"].split()
 
 
@@ -83,11 +83,11 @@ async def test_nobody_is_connected_to(case: dict[str, Any]) -> None:
 @pytest.mark.spec("P18", "T29")
 @pytest.mark.parametrize("case", cases(*LIMITS))
 async def test_each_limit_ends_the_run_and_is_named(case: dict[str, Any]) -> None:
-    result, left = await tried(case)
+    result, files = await tried(case)
     assert result["stopped"] == case["stopped"]
     assert result["exit_code"] is None
     assert result["files"]["kept"] is False
-    assert left == KEPT
+    assert files == KEPT
     assert len(result["stdout"]) <= 2_000
     assert len(result["stderr"]) <= 2_000
 
@@ -96,9 +96,9 @@ async def test_each_limit_ends_the_run_and_is_named(case: dict[str, Any]) -> Non
 @pytest.mark.spec("P18", "T29")
 @pytest.mark.parametrize("case", cases("contained"))
 async def test_what_is_hard_to_run_ends_all_the_same(case: dict[str, Any]) -> None:
-    result, left = await tried(case)
+    result, files = await tried(case)
     assert result["stopped"] != "crash"
-    assert left["/kept.txt"] == KEPT["/kept.txt"]
+    assert files["/kept.txt"] == KEPT["/kept.txt"]
 
 
 async def tried(case: dict[str, Any], **names: str) -> tuple[Any, dict[str, str]]:
@@ -116,6 +116,6 @@ async def tried(case: dict[str, Any], **names: str) -> tuple[Any, dict[str, str]
         async with asyncio.timeout(LATE):
             result = await run(desk.session, case["language"], code)
         assert running(os.getpid()) == set()
-        left = await texts(desk.session)
+        files = await texts(desk.session)
     assert open_files() <= before
-    return result, left
+    return result, files

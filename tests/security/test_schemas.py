@@ -79,35 +79,35 @@ def huge_number(keyword: str, digits: int) -> Data:
     return {"type": "object", "properties": {"a": {keyword: 10**digits}}}
 
 
-MAKERS = {one.__name__: one for one in (nested, deep_value, chain, doubled, long, many, huge_number)}
+MAKERS = {maker.__name__: maker for maker in (nested, deep_value, chain, doubled, long, many, huge_number)}
 
 
 def made(case: Mapping[str, Any]) -> Data:
     if "make" not in case:
         return dict(case["schema"])
-    ((name, given),) = case["make"].items()
-    return MAKERS[name](**given)
+    ((name, arguments),) = case["make"].items()
+    return MAKERS[name](**arguments)
 
 
 def message(kind: str, data: Mapping[str, Any]) -> Data:
     """Return the schema of a message; the ``$defs`` of its data go where references are read from, to the root."""
-    own = {key: value for key, value in data.items() if key != "$defs"}
-    fields = {"kind": {"const": kind}, "type": {"const": "Attack.Try"}, "data": own}
+    data_schema = {key: value for key, value in data.items() if key != "$defs"}
+    fields = {"kind": {"const": kind}, "type": {"const": "Attack.Try"}, "data": data_schema}
     inside = {"$defs": data["$defs"]} if "$defs" in data else {}
     return {"type": "object", "description": "What is tried.", "properties": fields, **inside}
 
 
-def schema_tool(data: Mapping[str, Any], seen: list[object] | None = None, *, gives: Data | None = None) -> AnyTool:
+def schema_tool(data: Mapping[str, Any], received: list[object] | None = None, *, gives: Data | None = None) -> AnyTool:
     """Make a tool that takes this data, and gives that."""
 
     async def handle(message: Message, emit: Emit, ctx: object) -> None:
-        (seen if seen is not None else []).append(message.data)
+        (received if received is not None else []).append(message.data)
         await emit(Message("reply", "Attack.Try", 1))
 
-    given = {"type": "integer"} if gives is None else gives
+    output = {"type": "integer"} if gives is None else gives
     return Tool.from_processor(
         inbound=message("query", data),
-        outbound=message("reply", given),
+        outbound=message("reply", output),
         factory=handles(handle),
         description="Try something, for the tests.",
     )
@@ -120,10 +120,10 @@ def test_every_class_of_the_list_is_tried() -> None:
 @pytest.mark.spec("G5", "T4")
 @pytest.mark.parametrize("case", attacks("schemas.yaml", *REFUSED, in_gate=3))
 def test_what_would_take_too_long_never_becomes_a_tool(case: Mapping[str, Any]) -> None:
-    schema, told = made(case), REFUSED[case["class"]]
-    with pytest.raises(DefinitionError, match=told):
+    schema, problem = made(case), REFUSED[case["class"]]
+    with pytest.raises(DefinitionError, match=problem):
         schema_tool(schema)
-    with pytest.raises(DefinitionError, match=told):
+    with pytest.raises(DefinitionError, match=problem):
         schema_tool({"type": "object"}, gives=schema)
 
 
@@ -209,8 +209,8 @@ def value_of(case: Mapping[str, Any], count: int) -> Any:
 @pytest.mark.spec("G5", "G11", "G19")
 @pytest.mark.parametrize("case", attacks("schemas.yaml", "arguments"))
 async def test_arguments_that_attack_are_a_refused_call_on_record(case: Mapping[str, Any]) -> None:
-    seen: list[object] = []
-    tried = schema_tool({"type": "object", "properties": {"a": case.get("schema", {})}}, seen)
+    received: list[object] = []
+    tried = schema_tool({"type": "object", "properties": {"a": case.get("schema", {})}}, received)
     text = case["text"] if "text" in case else deep_text(**case["make"]["deep_text"])
     async with session_for(Agent("tester", uses=[Capability("kit", tools=[tried])])) as desk:
         result = await desk.session.try_message(Message("query", "Attack.Try", Json(text.encode())))
@@ -219,7 +219,7 @@ async def test_arguments_that_attack_are_a_refused_call_on_record(case: Mapping[
     assert (result.error.code, result.error.status) == ("invalid_arguments", 422)
     assert (record.outcome, record.tool, record.code) == ("invalid", "Attack_Try", "invalid_arguments")
     assert len(record.arguments) < 20_000
-    assert seen == []
+    assert received == []
 
 
 def deep_text(open: str, close: str, levels: int, inside: str = "") -> str:

@@ -92,13 +92,13 @@ def test_a_refused_path_can_be_shown() -> None:
 @asynccontextmanager
 async def two_sessions(store: str) -> AsyncGenerator[tuple[Session, Session]]:
     agent = Agent("tester", uses=[Capability("kit", tools=[peek])])
-    who = Principal("user-1", org="org-1")
+    principal = Principal("user-1", org="org-1")
     async with (
         Kernel(store=store) as kernel,
-        kernel.open(agent, principal=who) as one,
-        kernel.open(agent, principal=who) as other,
+        kernel.open(agent, principal=principal) as first,
+        kernel.open(agent, principal=principal) as other,
     ):
-        yield one, other
+        yield first, other
 
 
 @tool(effect="read")
@@ -112,11 +112,11 @@ async def peek(ctx: Context, path: str) -> str:
 @given(path=PATHS, tries=st.lists(PATHS, max_size=5))
 async def test_no_path_of_one_session_leads_to_anothers_files(path: str, tries: list[str]) -> None:
     """One writes, the other looks everywhere: at the same path, at any other, and at ways to it by the session's id."""
-    async with two_sessions("memory://") as (one, other):
+    async with two_sessions("memory://") as (first, other):
         with contextlib.suppress(FileError):
-            await one.files.write(path, b"secret of one")
-        await one.files.write("/known.txt", b"secret of one")
-        ways = [f"/{one.id}/known.txt", f"/../{one.id}/known.txt", f"{one.id}/known.txt", f"/{one.id}"]
+            await first.files.write(path, b"secret of one")
+        await first.files.write("/known.txt", b"secret of one")
+        ways = [f"/{first.id}/known.txt", f"/../{first.id}/known.txt", f"{first.id}/known.txt", f"/{first.id}"]
         for attempt in [path, "/known.txt", *ways, *tries]:
             with contextlib.suppress(FileError):
                 assert await other.files.stat(attempt) in (None, await other.files.stat("/"))
@@ -131,37 +131,39 @@ async def test_no_path_of_one_session_leads_to_anothers_files(path: str, tries: 
             with contextlib.suppress(FileError):
                 assert await other.files.delete(attempt, recursive=True) == 0
         assert await other.files.list("/", recursive=True) == []
-        assert (await one.files.read("/known.txt"))[1] == b"secret of one"
+        assert (await first.files.read("/known.txt"))[1] == b"secret of one"
 
 
 @pytest.mark.spec("P25")
 async def test_sessions_on_sqlite_are_apart_too(tmp_path_factory: pytest.TempPathFactory) -> None:
-    async with two_sessions(f"sqlite:///{tmp_path_factory.mktemp('apart')}/capset.db") as (one, other):
-        names = ["/a", "/a'b", '/a"b', "/a%b", "/a_b", "/A", "/ä", "/x/y/z", f"/{one.id}", f"/{other.id}/x"]
+    async with two_sessions(f"sqlite:///{tmp_path_factory.mktemp('apart')}/capset.db") as (first, other):
+        names = ["/a", "/a'b", '/a"b', "/a%b", "/a_b", "/A", "/ä", "/x/y/z", f"/{first.id}", f"/{other.id}/x"]
         for name in names:
-            await one.files.write(name, name.encode())
+            await first.files.write(name, name.encode())
             assert await other.files.stat(name) is None
         assert await other.files.list("/", recursive=True) == []
         for name in names:
             assert (await other.files.write(name, b"mine"))[1] is True
         for name in names:
-            assert (await one.files.read(name))[1] == name.encode()
+            assert (await first.files.read(name))[1] == name.encode()
         assert await other.files.delete("/", recursive=True) > len(names)
-        assert {stat.path for stat in await one.files.list("/", recursive=True) if not stat.is_directory} == set(names)
+        assert {stat.path for stat in await first.files.list("/", recursive=True) if not stat.is_directory} == set(
+            names
+        )
 
 
 @pytest.mark.spec("P25")
 @pytest.mark.parametrize("letter", [*"%_*?[]'\"\\;-", *string.whitespace])
 async def test_no_letter_is_a_pattern(letter: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     """What is listed, moved or deleted below a directory is below that, and not below one that is like it."""
-    async with two_sessions(f"sqlite:///{tmp_path_factory.mktemp('letters')}/capset.db") as (one, _):
+    async with two_sessions(f"sqlite:///{tmp_path_factory.mktemp('letters')}/capset.db") as (first, _):
         for name in (f"/{letter}/x", "/aa/x", "/a/x", f"/{letter}{letter}/x"):
-            await one.files.write(name, b"")
-        listed = [stat.path for stat in await one.files.list(f"/{letter}", recursive=True)]
-        assert listed == [f"/{letter}/x"]
-        await one.files.move(f"/{letter}", f"/moved/{letter}")
-        listed = [stat.path for stat in await one.files.list("/moved", recursive=True) if not stat.is_directory]
-        assert listed == [f"/moved/{letter}/x"]
-        assert await one.files.delete(f"/moved/{letter}", recursive=True) == 2
-        assert await one.files.delete("/moved") == 1
-        assert len(await one.files.list("/", recursive=True)) == 6
+            await first.files.write(name, b"")
+        paths = [stat.path for stat in await first.files.list(f"/{letter}", recursive=True)]
+        assert paths == [f"/{letter}/x"]
+        await first.files.move(f"/{letter}", f"/moved/{letter}")
+        paths = [stat.path for stat in await first.files.list("/moved", recursive=True) if not stat.is_directory]
+        assert paths == [f"/moved/{letter}/x"]
+        assert await first.files.delete(f"/moved/{letter}", recursive=True) == 2
+        assert await first.files.delete("/moved") == 1
+        assert len(await first.files.list("/", recursive=True)) == 6

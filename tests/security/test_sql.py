@@ -25,7 +25,9 @@ READER: Final = "sql_reader"
 SECRET: Final = "hunter2"
 
 
-ALL: Final = [pytest.param(name, one, id=f"{one}-{name.replace(' ', '_')}") for name in CLASSES for one in ENGINES]
+ALL: Final = [
+    pytest.param(name, engine, id=f"{engine}-{name.replace(' ', '_')}") for name in CLASSES for engine in ENGINES
+]
 
 
 class Case(NamedTuple):
@@ -35,8 +37,8 @@ class Case(NamedTuple):
 
 def cases_of(name: str, engine: str) -> Iterator[Case]:
     about = CLASSES[name][engine]
-    made = GENERATORS[about["generated"]]() if "generated" in about else ()
-    for query in (*about["refused"], *made):
+    generated = GENERATORS[about["generated"]]() if "generated" in about else ()
+    for query in (*about["refused"], *generated):
         yield Case(query, must_fail=True)
     for query in about.get("harmless", ()):
         yield Case(query, must_fail=False)
@@ -58,8 +60,8 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def sqlite_target(folder: Path) -> Target:
     file = folder / "data.db"
-    with closing(sqlite3.connect(file)) as made:
-        made.executescript(
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(
             "CREATE TABLE people (id INTEGER PRIMARY KEY, name TEXT); CREATE INDEX by_name ON people (name);"
             "INSERT INTO people VALUES (1, 'ada'), (2, 'bob');"
             "CREATE VIRTUAL TABLE words USING fts5(text); INSERT INTO words VALUES ('hello world');"
@@ -108,8 +110,8 @@ def postgres_target(postgres: Server, prepared: str) -> Iterator[Target]:
         owner.execute("LISTEN canary")
 
         def state() -> object:
-            left = f"SELECT pid FROM pg_stat_activity WHERE usename = '{READER}'"
-            wait_until(lambda: owner.execute(left).fetchone() is None, "the query's connection to be closed")
+            query = f"SELECT pid FROM pg_stat_activity WHERE usename = '{READER}'"
+            wait_until(lambda: owner.execute(query).fetchone() is None, "the query's connection to be closed")
             return owner.execute(STATE).fetchone(), list(owner.notifies(timeout=0))
 
         yield Target(postgres.url(prepared, f"{READER}:"), state)
@@ -137,13 +139,13 @@ async def test_a_query_cannot_do_more_than_read(name: str, engine: str, target: 
             if "params" in CLASSES[name]:
                 arguments["params"] = CLASSES[name]["params"]
             result = await desk.session.try_message(desk.session.message("db_query", arguments))
-            told = json.dumps(result.data) if result.error is None else f"{result.error.message} {result.error.hint}"
+            message = json.dumps(result.data) if result.error is None else f"{result.error.message} {result.error.hint}"
             assert target.state() == before, case
             assert sorted(folder.iterdir()) == files, case
             records = await desk.records(tool="db_query")
             assert len(records) == number + 1, case
             assert records[-1].outcome == ("succeeded" if result.success else "failed"), case
-            assert [word for word in (SECRET, "Traceback", target.url) if word in told] == [], case
+            assert [word for word in (SECRET, "Traceback", target.url) if word in message] == [], case
             if case.must_fail:
                 assert result.error is not None, case
                 assert result.error.code != "internal_error", case

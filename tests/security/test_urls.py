@@ -30,9 +30,9 @@ FILE: dict[str, dict[str, dict[str, Any]]] = yaml.safe_load(
 
 def cases(kind: str) -> list[Any]:
     return [
-        pytest.param(case, one["code"], id=f"{name}-{number}")
-        for name, one in FILE[kind].items()
-        for number, case in enumerate(one["cases"])
+        pytest.param(case, group["code"], id=f"{name}-{number}")
+        for name, group in FILE[kind].items()
+        for number, case in enumerate(group["cases"])
     ]
 
 
@@ -71,7 +71,9 @@ class Trap:
         result = await session.try_message(session.message(self.door.tool, {"url": url}))
         assert result.error is not None, f"{url!r} was answered: {result.data}"
         assert (getattr(result.error, "code", None), result.success) == (code, False)
-        (record,) = [one for one in await self.desk.records(tool=self.door.tool) if one.id == result.record]
+        (record,) = [
+            candidate for candidate in await self.desk.records(tool=self.door.tool) if candidate.id == result.record
+        ]
         assert (record.outcome, record.code, record.capability) == ("failed", code, self.door.capability)
 
 
@@ -88,8 +90,8 @@ async def trap(
 
 
 def test_each_class_has_at_least_three_cases() -> None:
-    classes = {f"{kind}: {name}": one["cases"] for kind, found in FILE.items() for name, one in found.items()}
-    assert {name for name, found in classes.items() if len(found) < 3} == set()
+    classes = {f"{kind}: {name}": group["cases"] for kind, groups in FILE.items() for name, group in groups.items()}
+    assert {name for name, members in classes.items() if len(members) < 3} == set()
     assert len(classes) > 30
 
 
@@ -119,7 +121,7 @@ async def test_no_name_changes_its_mind(door: Door, answers: list[list[str]], co
         await it.refused("http://evil.example/", code)
         assert it.bottle.dialled == [(PUBLIC, 80)], "it went to the address that was checked, and not back"
         assert it.names.asked == ["evil.example"] * 2
-        assert [asked.target for asked in it.site.asked] == ["/"]
+        assert [request.target for request in it.site.asked] == ["/"]
 
 
 @pytest.mark.spec("G29", "G19")
@@ -136,15 +138,15 @@ async def test_no_redirect_leads_there(door: Door, first: str, location: str, co
     allow = () if first == "a public host" else ("public.example",)
     async with trap(door, names=names, allow=allow) as it, server() as goal:
 
-        async def onwards(asked: Asked, writer: asyncio.StreamWriter) -> None:
-            writer.write(redirect(asked.target.partition("?")[2]))
+        async def onwards(request: Asked, writer: asyncio.StreamWriter) -> None:
+            writer.write(redirect(request.target.partition("?")[2]))
             await writer.drain()
 
         it.site.pages |= {"/": redirect(location.format(port=goal.port)), "/chain": onwards}
         await it.refused("http://public.example/", code)
         assert goal.asked == []
         assert {address for address, _ in it.bottle.dialled} <= {PUBLIC, "127.0.0.1"}
-        assert all(asked.headers["host"] in ("public.example", "second.example") for asked in it.site.asked)
+        assert all(request.headers["host"] in ("public.example", "second.example") for request in it.site.asked)
 
 
 @pytest.mark.spec("G29")
@@ -184,8 +186,8 @@ def refused_addresses(draw: st.DrawFn) -> str:
     carriers = ["::ffff:{}", "::{}", "64:ff9b::{}", "64:ff9b:1::{}", "2002:{hex}::", "2001::{hex}:0:0"]
     forms = [*carriers, "fe80::{}", "fec0::{}", "fd00::{}", "ff02::{}"]
     packed = inner.packed.hex()
-    shown = draw(st.sampled_from(forms)).format(str(inner), hex=f"{packed[:4]}:{packed[4:]}")
-    return draw(st.sampled_from([str(inner), f"[{shown}]"]))
+    address = draw(st.sampled_from(forms)).format(str(inner), hex=f"{packed[:4]}:{packed[4:]}")
+    return draw(st.sampled_from([str(inner), f"[{address}]"]))
 
 
 @pytest.mark.spec("G29")

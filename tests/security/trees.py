@@ -57,13 +57,13 @@ def _make_odd(odd: Path) -> None:
     (odd / "link_to_device").symlink_to("/dev/zero")
     with (odd / "sparse").open("wb") as file:
         file.truncate(1 << 40)
-    here = Path.cwd()
-    with socket.socket(socket.AF_UNIX) as made:
+    previous = Path.cwd()
+    with socket.socket(socket.AF_UNIX) as unix_socket:
         os.chdir(odd)  # the path of a socket has 107 bytes at most
         try:
-            made.bind("socket")
+            unix_socket.bind("socket")
         finally:
-            os.chdir(here)
+            os.chdir(previous)
 
 
 def climbing() -> Iterator[str]:

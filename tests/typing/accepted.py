@@ -176,10 +176,10 @@ def told_of(a: int) -> str:
 
 def the_other_makers(block: Block, factory: Factory) -> None:
     assert_type(as_tool(block, effect="read", permissions={"notes:read"}, timeout=None), Tool[..., Any])
-    one = schema_tool(
+    first = schema_tool(
         name="a", description="A.", parameters={}, handler=print, retry=3, idempotent=True, approval="ask"
     )
-    assert_type(one, Tool[..., Any])
+    assert_type(first, Tool[..., Any])
     two = Tool.from_processor(
         inbound=Note, outbound=Note, factory=factory, description="A.", effect=None, limits=["1/1h"], buffer=2
     )
@@ -221,8 +221,8 @@ async def the_streams(session: Session) -> None:
         assert_type([message async for message in messages], list[Message])
 
 
-async def whatever_the_tool(session: Session, given: Tool[[int], T]) -> T:
-    return await session.call(given, 1)
+async def whatever_the_tool(session: Session, called_tool: Tool[[int], T]) -> T:
+    return await session.call(called_tool, 1)
 
 
 async def the_whole_way(kernel: Kernel) -> None:

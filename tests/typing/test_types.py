@@ -79,10 +79,10 @@ def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str,
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     report = json.loads(done.stdout)
     assert report["summary"]["filesAnalyzed"] == len(files)
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in files}
-    for one in report["generalDiagnostics"]:
-        found[Path(one["file"]).stem].append(one)
-    return found
+    diagnostics: dict[str, list[dict[str, Any]]] = {name: [] for name in files}
+    for diagnostic in report["generalDiagnostics"]:
+        diagnostics[Path(diagnostic["file"]).stem].append(diagnostic)
+    return diagnostics
 
 
 def test_what_is_right_is_accepted_with_the_types_that_it_says(errors: dict[str, list[dict[str, Any]]]) -> None:
@@ -93,22 +93,22 @@ def test_what_is_wrong_is_refused_where_it_stands(errors: dict[str, list[dict[st
     expected = {
         (number, rule)
         for number, line in enumerate(REFUSED.splitlines())
-        if (found := IGNORE.search(line))
-        for rule in found["rules"].split(", ")
+        if (match := IGNORE.search(line))
+        for rule in match["rules"].split(", ")
     }
     assert len(expected) >= 30
-    assert {(one["range"]["start"]["line"], one["rule"]) for one in errors["refused"]} == expected
+    assert {(diagnostic["range"]["start"]["line"], diagnostic["rule"]) for diagnostic in errors["refused"]} == expected
 
 
 @pytest.mark.spec("C41")
 def test_helpers_have_the_types_that_are_written_for_them(errors: dict[str, list[dict[str, Any]]]) -> None:
     assert errors["written"] == []
-    lines = {one["range"]["start"]["line"] for one in errors["using"]}
+    lines = {diagnostic["range"]["start"]["line"] for diagnostic in errors["using"]}
     assert lines == {USING.splitlines().index("    ctx.cap.nowhere")}
 
 
 @pytest.mark.parametrize("number", range(len(CLAIMS)))
 def test_a_wrong_claim_would_be_found(number: int, errors: dict[str, list[dict[str, Any]]]) -> None:
     assert ACCEPTED.count(CLAIMS[number][0]) == 1
-    (found,) = errors[f"claim{number}"]
-    assert found["rule"] == "reportAssertTypeFailure"
+    (diagnostic,) = errors[f"claim{number}"]
+    assert diagnostic["rule"] == "reportAssertTypeFailure"

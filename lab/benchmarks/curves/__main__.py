@@ -31,10 +31,13 @@ def _tools(counts: Sequence[int]) -> list[Curve]:
 
 
 def _open_sessions(counts: Sequence[int]) -> list[Curve]:
-    found = open_sessions.measured(counts)
+    points = open_sessions.measured(counts)
     return [
         Curve(
-            "Open sessions of a process", "open sessions", unit, {label: {int(one["count"]): one[key] for one in found}}
+            "Open sessions of a process",
+            "open sessions",
+            unit,
+            {label: {int(point["count"]): point[key] for point in points}},
         )
         for unit, label, key in (("µs", "open one, and a call", "microseconds"), ("kB", "memory of each", "kilobytes"))
     ]
@@ -63,18 +66,21 @@ def main() -> None:
     for name in options.names or MEASURES:
         before, began = machine(), time.monotonic()
         measure, counts = MEASURES[name]
-        found = {"machine": before, "curves": [one.plain() for one in measure(counts[:2] if options.quick else counts)]}
+        report = {
+            "machine": before,
+            "curves": [curve.plain() for curve in measure(counts[:2] if options.quick else counts)],
+        }
         print(f"{name}: {time.monotonic() - began:.1f} s", file=sys.stderr)
         if options.save is None:
-            print(json.dumps(found, indent=1, ensure_ascii=False))
+            print(json.dumps(report, indent=1, ensure_ascii=False))
         else:
-            _keep(options.save, name, found)
+            _keep(options.save, name, report)
 
 
-def _keep(path: Path, name: str, found: dict[str, Any]) -> None:
-    kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    kept[name] = found
-    path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+def _keep(path: Path, name: str, report: dict[str, Any]) -> None:
+    reports: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    reports[name] = report
+    path.write_text(json.dumps(reports, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

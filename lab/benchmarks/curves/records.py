@@ -32,7 +32,7 @@ def measure(counts: Sequence[int]) -> list[Curve]:
 
 
 async def _measure(path: Path, counts: Sequence[int]) -> list[Curve]:
-    written: dict[int, float] = {}
+    write_rates: dict[int, float] = {}
     verified: dict[int, float] = {}
     page: dict[int, float] = {}
     room: dict[int, float] = {}
@@ -49,13 +49,13 @@ async def _measure(path: Path, counts: Sequence[int]) -> list[Curve]:
                     await kernel.audit.flush()
             await kernel.audit.flush()
 
-        made = 0
+        record_count = 0
         for count in counts:
-            rated = min(RATED, count - made)
-            await make(count - made - rated)
+            rated = min(RATED, count - record_count)
+            await make(count - record_count - rated)
             began = time.perf_counter()
             await make(rated)
-            written[count] = rated / (time.perf_counter() - began)
+            write_rates[count] = rated / (time.perf_counter() - began)
             took: list[float] = []
             for _ in range(ROUNDS):
                 began = time.perf_counter()
@@ -65,10 +65,10 @@ async def _measure(path: Path, counts: Sequence[int]) -> list[Curve]:
             began = time.perf_counter()
             await kernel.audit.verify()
             verified[count] = count / (time.perf_counter() - began)
-            room[count] = sum(one.stat().st_size for one in path.parent.iterdir()) / count
-            made = count
+            room[count] = sum(file.stat().st_size for file in path.parent.iterdir()) / count
+            record_count = count
     return [
-        Curve("Records", "records", "a second", {"calls, with their records": written, "verified": verified}),
+        Curve("Records", "records", "a second", {"calls, with their records": write_rates, "verified": verified}),
         Curve("The newest 50 records of a tool", "records", "ms", {"query": page}),
         Curve("Room of a record", "records", "bytes", {"file": room}),
     ]

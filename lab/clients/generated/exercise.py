@@ -85,55 +85,55 @@ def refused(
     expected: tuple[int, str], answer: tuple[int, CallShape | CallProblem | Problem | str | None]
 ) -> CallProblem:
     """Return the answer to a call that was refused in its session, after checking that it is this one."""
-    status, said = answer
-    assert isinstance(said, CallProblem), answer
-    assert (status, said.code) == expected, answer
-    assert (said.status, said.error.code, said.error.message) == (*expected, said.detail)
-    assert said.record
-    assert not said.success
-    return said
+    status, problem = answer
+    assert isinstance(problem, CallProblem), answer
+    assert (status, problem.code) == expected, answer
+    assert (problem.status, problem.error.code, problem.error.message) == (*expected, problem.detail)
+    assert problem.record
+    assert not problem.success
+    return problem
 
 
 def succeed(client: AuthenticatedClient, url: str) -> str:
     """Make an agent and a session of it, use everything that can be had of both, and return the session's id."""
-    made = create_agent.sync(client=client, body=AgentInput(name="helper", capabilities=["shop"]))
-    assert isinstance(made, AgentDetail), made
+    agent = create_agent.sync(client=client, body=AgentInput(name="helper", capabilities=["shop"]))
+    assert isinstance(agent, AgentDetail), agent
     entry = CapabilityEntry(id="session_file_system")
-    patched = change_agent.sync(made.id, client=client, body=AgentPatch(capabilities=["shop", entry], model=None))
+    patched = change_agent.sync(agent.id, client=client, body=AgentPatch(capabilities=["shop", entry], model=None))
     assert isinstance(patched, AgentDetail), patched
     assert (patched.capabilities, patched.version) == (["shop", "session_file_system"], 2)
-    session = create_session.sync(client=client, body=SessionInput(agent_id=made.id))
+    session = create_session.sync(client=client, body=SessionInput(agent_id=agent.id))
     assert isinstance(session, SessionShape), session
     status, done = called(client, session.id, "add", a=2, b=3)
     assert isinstance(done, CallShape), done
     assert (status, done.success, done.data) == (200, True, 5)
 
     content = b'{"not": "a folder"}\0'
-    written = write_file.sync(session.id, "a folder/ü.json", client=client, body=File(payload=BytesIO(content)))
-    assert isinstance(written, WrittenShape), written
+    written_file = write_file.sync(session.id, "a folder/ü.json", client=client, body=File(payload=BytesIO(content)))
+    assert isinstance(written_file, WrittenShape), written_file
     read = read_file.sync(session.id, "a folder/ü.json", client=client)
     assert isinstance(read, File), read
     assert read.payload.read() == content
     assert delete_file.sync_detailed(session.id, "a folder/ü.json", client=client).status_code == 204
 
-    kept = record_link.sync(client=client, body=LinkInput(session_id=session.id))
-    assert isinstance(kept, KeptLinkShape), kept
+    link = record_link.sync(client=client, body=LinkInput(session_id=session.id))
+    assert isinstance(link, KeptLinkShape), link
     config = ConfigInput(content="actions: []", format_=ConfigInputFormat.YAML)
     with Client(base_url=url) as anyone:
         health = healthz.sync(client=anyone), readyz.sync(client=anyone)
-    shown: list[tuple[object, type[object]]] = [
+    answers: list[tuple[object, type[object]]] = [
         (health[0], HealthShape),
         (health[1], ReadyShape),
-        (get_agent.sync(made.id, client=client), AgentDetail),
-        (list_agent_versions.sync(made.id, client=client), VersionPageShape),
-        (diff_agent_versions.sync(made.id, client=client, before=1), AgentDiffShape),
+        (get_agent.sync(agent.id, client=client), AgentDetail),
+        (list_agent_versions.sync(agent.id, client=client), VersionPageShape),
+        (diff_agent_versions.sync(agent.id, client=client, before=1), AgentDiffShape),
         (preview_agent.sync(client=client, body=AgentInput(name="n", capabilities=["shop"])), PreviewShape),
         (get_snapshot.sync(session.id, client=client), SnapshotShape),
         (get_state.sync(session.id, client=client), StateShape),
         (list_transitions.sync(session.id, client=client), TransitionsShape),
         (list_events.sync(session.id, client=client, follow=False), str),
         (list_links.sync(client=client, session_id=session.id), LinkPageShape),
-        (get_link_envelope.sync(kept.id, client=client), EnvelopeShape),
+        (get_link_envelope.sync(link.id, client=client), EnvelopeShape),
         (list_capabilities.sync(client=client), CapabilityPageShape),
         (get_capability.sync("shop", client=client), CapabilityDetail),
         (list_fingerprints.sync(client=client), InstalledShape),
@@ -142,7 +142,7 @@ def succeed(client: AuthenticatedClient, url: str) -> str:
         (metrics.sync(client=client), str),
         (check_config.sync(client=client, body=config), ConfigCheckShape),
     ]
-    for answer, shape in shown:
+    for answer, shape in answers:
         assert isinstance(answer, shape), answer
     return session.id
 
@@ -186,18 +186,18 @@ def be_refused(client: AuthenticatedClient, approver: AuthenticatedClient, sessi
 
 def page_through(client: AuthenticatedClient) -> None:
     """Make five sessions of an agent in code, and read the list of them page by page; the agents too."""
-    made = list[str]()
+    session_ids = list[str]()
     for _ in range(5):
         session = create_session.sync(client=client, body=SessionInput(agent_id="clerk"))
         assert isinstance(session, SessionShape), session
-        made.append(session.id)
-    found, cursor, pages = list[str](), UNSET, 0
+        session_ids.append(session.id)
+    listed_ids, cursor, pages = list[str](), UNSET, 0
     while cursor is not None:
         page = list_sessions.sync(client=client, agent_id="clerk", limit=2, cursor=cursor)
         assert isinstance(page, SessionPageShape), page
-        found += [one.id for one in page.items]
+        listed_ids += [listed_session.id for listed_session in page.items]
         cursor, pages = page.next_ or None, pages + 1
-    assert (found, pages) == (made[::-1], 3)
+    assert (listed_ids, pages) == (session_ids[::-1], 3)
     agents = list_agents.sync(client=client, limit=1)
     assert isinstance(agents, AgentPageShape), agents
     assert agents.items[0].id == "clerk"

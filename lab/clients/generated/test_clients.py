@@ -43,16 +43,16 @@ class Shop:
 
     def exercise(self, *command: str | Path, cwd: Path) -> None:
         """Run a client through all that works and all that is refused, and then through a store that is locked."""
-        given = (*command, self.server.url, key_of(self.server, cwd.name), self.approver)
-        session = run(*given, cwd=cwd).splitlines()[-1]
+        arguments = (*command, self.server.url, key_of(self.server, cwd.name), self.approver)
+        session = run(*arguments, cwd=cwd).splitlines()[-1]
         with closing(sqlite3.connect(self.database, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            run(*given, session, cwd=cwd)
+            run(*arguments, session, cwd=cwd)
 
 
 def key_of(server: Running, principal: str) -> str:
     """Return a key for somebody who may do all but approve and administrate."""
-    scopes = [f"capset:{one}" for one in ("read", "write", "call", "audit", "metrics")]
+    scopes = [f"capset:{scope}" for scope in ("read", "write", "call", "audit", "metrics")]
     return server.key(principal, org="acme", scopes=scopes, grant=["session_files:read", "session_files:write"])
 
 
@@ -111,9 +111,9 @@ def node(*command: str | Path, cwd: Path) -> str:
 
 @pytest.mark.gate
 def test_a_python_client_works(shop: Shop, environment: Path, tmp_path: Path) -> None:
-    asked = ("generate", "--path", shop.document, "--meta", "none", "--output-path", "capset_client")
+    arguments = ("generate", "--path", shop.document, "--meta", "none", "--output-path", "capset_client")
     path = os.pathsep.join([str(environment), os.environ["PATH"]])  # it looks for ruff there
-    run(environment / "openapi-python-client", *asked, "--fail-on-warning", cwd=tmp_path, PATH=path)
+    run(environment / "openapi-python-client", *arguments, "--fail-on-warning", cwd=tmp_path, PATH=path)
     shutil.copy(HERE / "exercise.py", tmp_path)
     settings = {"include": ["exercise.py"], "typeCheckingMode": "strict", "reportMissingModuleSource": False}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings | {"pythonVersion": "3.11"}))
@@ -131,7 +131,7 @@ def test_a_typescript_client_works(shop: Shop, modules: Path, tmp_path: Path) ->
 
 
 def test_redocly_finds_nothing(shop: Shop, modules: Path, tmp_path: Path) -> None:
-    asked = ("lint", shop.document, "--extends", "recommended", "--format", "json")
-    found: dict[str, Any] = json.loads(node(modules / "@redocly/cli/bin/cli.js", *asked, cwd=tmp_path))
-    assert found["problems"] == []
-    assert found["totals"] == {"errors": 0, "warnings": 0, "ignored": 0}
+    arguments = ("lint", shop.document, "--extends", "recommended", "--format", "json")
+    report: dict[str, Any] = json.loads(node(modules / "@redocly/cli/bin/cli.js", *arguments, cwd=tmp_path))
+    assert report["problems"] == []
+    assert report["totals"] == {"errors": 0, "warnings": 0, "ignored": 0}

@@ -108,8 +108,8 @@ async def test_a_bundle_is_valid_is_unpacked_and_serves_its_tools(agent: Path, m
     )
     with anyio.fail_after(60):
         async with Client(stdio_client(server)) as client:
-            listed = await client.list_tools()
-            assert [one.name for one in listed.tools] == [one["name"] for one in manifest["tools"]]
+            listing = await client.list_tools()
+            assert [tool.name for tool in listing.tools] == [tool["name"] for tool in manifest["tools"]]
             done = await client.call_tool("add", {"a": 2, "b": 3})
     assert done.structured_content is not None
     assert done.structured_content["result"] == 5

@@ -15,11 +15,11 @@ transports: Any = import_module("fastmcp.client.transports")
 
 async def main(server: str) -> None:
     """Make calls until there are no more."""
-    given = json.loads(server)
-    if "command" in given:
-        transport = transports.StdioTransport(**given, keep_alive=False)
+    settings = json.loads(server)
+    if "command" in settings:
+        transport = transports.StdioTransport(**settings, keep_alive=False)
     else:
-        transport = transports.StreamableHttpTransport(given["url"], auth=given["key"])
+        transport = transports.StreamableHttpTransport(settings["url"], auth=settings["key"])
     async with fastmcp.Client(transport) as client:
         while line := await asyncio.to_thread(sys.stdin.readline):
             result = await client.call_tool(**json.loads(line), raise_on_error=False)

@@ -31,21 +31,21 @@ class Office:
     boss: str
 
     @contextmanager
-    def client(self, program: str, door: Door, who: str) -> Generator[Call]:
+    def client(self, program: str, door: Door, principal: str) -> Generator[Call]:
         """Run a client of a principal's, until it has made all its calls."""
-        with client(program, self._door(door, who), self.server.capset.folder) as call:
+        with client(program, self._door(door, principal), self.server.capset.folder) as call:
             yield call
 
-    def _door(self, door: Door, who: str) -> dict[str, Any]:
+    def _door(self, door: Door, principal: str) -> dict[str, Any]:
         if door == "http":
-            key = self.server.key(who, scopes=["capset:call"])
+            key = self.server.key(principal, scopes=["capset:call"])
             return {"url": f"{self.server.url}/mcp/agents/clerk", "key": key}
-        command = {"command": str(CAPSET), "args": ["mcp", "--agent", "clerk", "--principal", who]}
+        command = {"command": str(CAPSET), "args": ["mcp", "--agent", "clerk", "--principal", principal]}
         return command | {"env": dict(self.server.capset.environ), "cwd": str(self.server.capset.folder)}
 
-    def requests(self, who: str) -> list[dict[str, Any]]:
+    def requests(self, principal: str) -> list[dict[str, Any]]:
         """Return the requests of a principal, the newest first."""
-        return [one for one in requests(self.server.capset) if one["principal"] == f"user:{who}"]
+        return [request for request in requests(self.server.capset) if request["principal"] == f"user:{principal}"]
 
     def approve(self, door: Door, request: dict[str, Any]) -> None:
         """Approve a request as somebody else: over REST, or in another process with the same database."""
@@ -81,22 +81,24 @@ def program(request: pytest.FixtureRequest) -> str:
 @pytest.mark.spec("G18", "P16")
 @pytest.mark.parametrize("door", ["http", "stdio"])
 def test_the_same_call_is_done_once_somebody_else_has_approved_it(office: Office, program: str, door: Door) -> None:
-    who = f"{program}-{door}"
-    payment, done = {"to": who, "amount": 5}, (False, f"{who} has 5")
-    with office.client(program, door, who) as call:
-        told = [call("pay", **payment) for _ in range(5)]
-        (first,) = office.requests(who)
-        for failed, text in told:
+    principal = f"{program}-{door}"
+    payment, done = {"to": principal, "amount": 5}, (False, f"{principal} has 5")
+    with office.client(program, door, principal) as call:
+        answers = [call("pay", **payment) for _ in range(5)]
+        (first,) = office.requests(principal)
+        for failed, text in answers:
             assert failed
             assert f"The request is {first['id']}; once it is approved, make the same call again." in text
         office.approve(door, first)
         assert call("pay", **payment) == done
         failed, text = call("pay", **payment)
-        second, _ = office.requests(who)
+        second, _ = office.requests(principal)
         assert (failed, second["id"] in text) == (True, True), "the approval was for one call"
     office.approve(door, second)
-    with office.client(program, door, who) as call:  # as after a new start of the client
+    with office.client(program, door, principal) as call:  # as after a new start of the client
         assert call("pay", **payment) == done
-    assert [one["status"] for one in office.requests(who)] == ["used", "used"]
-    assert {one["session"] for one in office.requests(who)} == {first["session"]}
-    assert [one for one in paid(office.server.capset.folder) if one.startswith(f"{who} ")] == [f"{who} 5"] * 2
+    assert [request["status"] for request in office.requests(principal)] == ["used", "used"]
+    assert {request["session"] for request in office.requests(principal)} == {first["session"]}
+    assert [line for line in paid(office.server.capset.folder) if line.startswith(f"{principal} ")] == [
+        f"{principal} 5"
+    ] * 2

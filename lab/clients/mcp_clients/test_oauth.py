@@ -29,10 +29,10 @@ async def test_it_signs_in_and_asks_for_a_scope_that_it_lacks() -> None:
         await asyncio.to_thread(npm.install, HERE)
     except npm.NotInstalled as error:
         pytest.skip(str(error))
-    async with provider() as by, protected(by) as here:
+    async with provider() as by, protected(by) as server:
         by.register("desk", CALLBACK)
         by.narrowed["capset:call"] = "capset:call:kit.echo"  # all that the person consents to at first
-        url = f"{here.url}/mcp/agents/foreman"
+        url = f"{server.url}/mcp/agents/foreman"
         calls: list[dict[str, Any]] = [
             {"name": "echo", "arguments": {"text": "found it"}},
             {"name": "note", "arguments": {"text": "kept"}},
@@ -48,6 +48,6 @@ async def test_it_signs_in_and_asks_for_a_scope_that_it_lacks() -> None:
             [False, "found it", "capset:call:kit.echo"],
             [False, '{"kept": "kept"}', "capset:call:kit.note"],
         ]
-        assert [one["resource"] for one in by.asked] == [url, url]
-        assert [one["scope"] for one in by.asked] == ["capset:call", "capset:call:kit.note"]
-        assert {one.principal for one in await here.records()} == {"grace"}
+        assert [request["resource"] for request in by.asked] == [url, url]
+        assert [request["scope"] for request in by.asked] == ["capset:call", "capset:call:kit.note"]
+        assert {record.principal for record in await server.records()} == {"grace"}

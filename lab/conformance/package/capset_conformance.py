@@ -74,12 +74,12 @@ class Contact(TypedDict, total=False):
     email: str
 
 
-def reachable(given: Contact) -> Contact:
+def reachable(contact: Contact) -> Contact:
     """Refuse what the conditions of ``CONTACT`` refuse."""
-    needed = "phone" if given.get("contactMethod") == "phone" else "email"
-    if needed not in given:
+    needed = "phone" if contact.get("contactMethod") == "phone" else "email"
+    if needed not in contact:
         raise ValueError(f"{needed} is missing")
-    return given
+    return contact
 
 
 CONTACT: Final[dict[str, Any]] = {
@@ -154,10 +154,10 @@ async def test_embedded_resource() -> Embedded:
 @tool(effect="read")
 async def test_multiple_content_types() -> list[str | Content]:
     """Give a text, an image and a resource."""
-    told = Embedded(
+    embedded = Embedded(
         uri="test://mixed-content-resource", media_type="application/json", text='{"test":"data","value":123}'
     )
-    return ["Multiple content types test:", PIXEL, told]
+    return ["Multiple content types test:", PIXEL, embedded]
 
 
 @tool(effect="read")
@@ -196,8 +196,8 @@ async def test_prompt_with_arguments(
 @tool(effect="read")
 async def test_prompt_with_embedded_resource(resourceUri: str) -> list[str | Content]:
     """Give a prompt about a resource, and the resource."""
-    told = Embedded(uri=resourceUri, media_type="text/plain", text="Embedded resource content for testing.")
-    return [told, "Please process the embedded resource above."]
+    embedded = Embedded(uri=resourceUri, media_type="text/plain", text="Embedded resource content for testing.")
+    return [embedded, "Please process the embedded resource above."]
 
 
 @tool(effect="read")

@@ -28,24 +28,26 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1, help="how many rows are run at once")
     parser.add_argument("--save", metavar="FILE", type=Path, help="write the report there")
-    asked = parser.parse_args()
-    rows = [row for row in ROWS if not asked.names or any(name in row.name for name in asked.names)]
+    options = parser.parse_args()
+    rows = [row for row in ROWS if not options.names or any(name in row.name for name in options.names)]
     results: dict[tuple[str, str], list[Run]] = {}
-    with ProcessPoolExecutor(asked.jobs, multiprocessing.get_context("spawn")) as pool:
-        for row, found in zip(rows, pool.map(partial(runs_of, runs=asked.runs, seed=asked.seed), rows), strict=True):
-            results |= {(row.name, moment): runs for moment, runs in found.items()}
-    report = report_of(results, asked.seed)
-    if asked.save:
-        asked.save.write_text(json.dumps(report, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
+        for row, findings in zip(
+            rows, pool.map(partial(runs_of, runs=options.runs, seed=options.seed), rows), strict=True
+        ):
+            results |= {(row.name, moment): runs for moment, runs in findings.items()}
+    report = report_of(results, options.seed)
+    if options.save:
+        options.save.write_text(json.dumps(report, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     Console(width=190).print(table_of(report))
-    found = [
-        f"{cell['component']}: {cell['fault']}, {cell['engine']}, {cell['moment']}: {one}"
+    findings = [
+        f"{cell['component']}: {cell['fault']}, {cell['engine']}, {cell['moment']}: {miss}"
         for cell in report["cells"]
-        for one in cell["misses"]
+        for miss in cell["misses"]
     ]
-    for line in found:
+    for line in findings:
         print(line)
-    return int(bool(found))
+    return int(bool(findings))
 
 
 if __name__ == "__main__":

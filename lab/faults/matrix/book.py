@@ -76,24 +76,24 @@ class Book:
     async def queue(self, server: int, name: str | None) -> str | None:
         """Queue a run, a call with this effect or a turn; return its id, or ``None`` if that was not acknowledged."""
         arguments = {"name": name, "folder": str(self.site.folder)}
-        asked = {"agent_id": self.site.agent, "content": "go"}
+        body = {"agent_id": self.site.agent, "content": "go"}
         if name is not None:
-            asked = {"session_id": self.session, "tool": "act", "arguments": arguments}
-        status, made = await self.site.ask(server, "POST", "/v1/runs", json.dumps(asked).encode())
+            body = {"session_id": self.session, "tool": "act", "arguments": arguments}
+        status, created = await self.site.ask(server, "POST", "/v1/runs", json.dumps(body).encode())
         if status != 202:
             return None
-        self.runs[made["id"]] = name
+        self.runs[created["id"]] = name
         if name is None:
-            self.turns.append(made["session"])
-        return made["id"]
+            self.turns.append(created["session"])
+        return created["id"]
 
     async def ended(self, run: str, seconds: float) -> dict[str, Any]:
         """Return a run once it has ended, or as it is after so many seconds."""
         end = time.monotonic() + seconds
         while True:
-            status, found = await self.site.ask(self.moment.randrange(2), "GET", f"/v1/runs/{run}")
-            if (status == 200 and found["ended_at"] is not None) or time.monotonic() > end:
-                return found if status == 200 else {"state": f"answered {status}"}
+            status, body = await self.site.ask(self.moment.randrange(2), "GET", f"/v1/runs/{run}")
+            if (status == 200 and body["ended_at"] is not None) or time.monotonic() > end:
+                return body if status == 200 else {"state": f"answered {status}"}
             await asyncio.sleep(0.1)
 
     async def write(self, server: int, path: str) -> None:
@@ -110,7 +110,7 @@ class Book:
     async def recovered(self, since: float) -> float:
         """Return the seconds from ``since`` until each server was ready and made a call with an effect."""
 
-        async def one(server: int) -> None:
+        async def await_server(server: int) -> None:
             tries = 0
             while time.monotonic() < since + PATIENCE_SECONDS:
                 await self.site.revive()
@@ -124,7 +124,7 @@ class Book:
                 await asyncio.sleep(0.05)
             self.problems.append(f"server {server} made no call within {PATIENCE_SECONDS:.0f} s of the return")
 
-        await asyncio.gather(*(one(number) for number in range(len(self.site.servers))))
+        await asyncio.gather(*(await_server(number) for number in range(len(self.site.servers))))
         if self.site.workers:
             await self._work_again(since)
         return time.monotonic() - since
@@ -175,17 +175,21 @@ class Book:
         outcomes: dict[object, object] = {}
         for record, phase, outcome, arguments in self.rows("SELECT id, phase, outcome, arguments FROM records"):
             if phase == "intent":
-                given = json.loads(str(arguments)) if arguments else {}
-                intents.add(given.get("name"))
+                call_arguments = json.loads(str(arguments)) if arguments else {}
+                intents.add(call_arguments.get("name"))
             elif phase == "outcome":
                 outcomes[record] = outcome
         for name, record in self.told.items():
             if not done[name] or outcomes.get(record) != "succeeded":
                 lost.append(f"{name}: {done[name]} effects, on record as {outcomes.get(record)}")
         sessions = {*self.turns, *self.unsure_turns}
-        own = [name for name in done if name.startswith(f"{self.prefix}-") or name.partition("/")[0] in sessions]
-        doubled = [name for name in own if done[name] > 1]
-        self.problems += [f"the effect {name} has no intent" for name in own if "/" not in name and name not in intents]
+        own_effects = [
+            name for name in done if name.startswith(f"{self.prefix}-") or name.partition("/")[0] in sessions
+        ]
+        doubled = [name for name in own_effects if done[name] > 1]
+        self.problems += [
+            f"the effect {name} has no intent" for name in own_effects if "/" not in name and name not in intents
+        ]
         async with opened_at(self.site.url) as store:
             verified = await store.audit.verify()
         acknowledged = len({*self.told, *self.runs.values()} - {None}) + len(self.turns) + len(self.files)
@@ -195,13 +199,13 @@ class Book:
         """Return the runs that did not end as they should; a call that was broken off may have failed as that."""
         wrong: list[str] = []
         for run, name in self.runs.items():
-            found = await self.ended(run, PATIENCE_SECONDS)
-            outcome = found.get("outcome") or {}
-            if found["state"] == "succeeded":
+            ended_run = await self.ended(run, PATIENCE_SECONDS)
+            outcome = ended_run.get("outcome") or {}
+            if ended_run["state"] == "succeeded":
                 if name is not None:
                     self.told[name] = outcome["record"]
             elif name is None or outcome.get("error", {}).get("code") != "interrupted":
-                wrong.append(f"the run {run}: {found['state']} {json.dumps(outcome)[:120]}")
+                wrong.append(f"the run {run}: {ended_run['state']} {json.dumps(outcome)[:120]}")
         return wrong
 
     async def _wrong_turns(self) -> list[str]:
@@ -210,15 +214,17 @@ class Book:
         for session in dict.fromkeys(self.turns):
             while True:
                 where = f"WHERE session = '{session}'"  # an id of the server's own
-                told = self.rows(f"SELECT type, data FROM session_events {where} ORDER BY seq")
-                if (told and told[-1][0] in ENDINGS) or time.monotonic() > end:
+                events = self.rows(f"SELECT type, data FROM session_events {where} ORDER BY seq")
+                if (events and events[-1][0] in ENDINGS) or time.monotonic() > end:
                     break
                 await asyncio.sleep(0.1)
-            if not told or told[-1][0] != "turn.ended":
-                wrong.append(f"the turn of {session}: {told[-1] if told else 'never began'}")
-            results = [json.loads(str(data)) for kind, data in told if kind == "tool.result"]
-            self.told |= {one["data"]: one["record"] for one in results if one["success"]}
-            if len({one["call"] for one in results}) != STEPS:
+            if not events or events[-1][0] != "turn.ended":
+                wrong.append(f"the turn of {session}: {events[-1] if events else 'never began'}")
+            results = [json.loads(str(data)) for kind, data in events if kind == "tool.result"]
+            self.told |= {
+                tool_result["data"]: tool_result["record"] for tool_result in results if tool_result["success"]
+            }
+            if len({tool_result["call"] for tool_result in results}) != STEPS:
                 wrong.append(f"the turn of {session} has the results of {len(results)} calls")
         return wrong
 
@@ -226,8 +232,8 @@ class Book:
         wrong: list[str] = []
         for path, digest in (self.files | self.unsure_files).items():
             status, content = await self.site.ask(0, "GET", f"/v1/sessions/{self.session}/files{path}")
-            found = hashlib.sha256(content).hexdigest() if status == 200 else None
-            if found != digest and (path in self.files or status != 404):
+            served_digest = hashlib.sha256(content).hexdigest() if status == 200 else None
+            if served_digest != digest and (path in self.files or status != 404):
                 wrong.append(f"the file {path}: {status}, {len(content)} bytes")
         return wrong
 

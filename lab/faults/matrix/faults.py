@@ -116,7 +116,7 @@ async def kill_postgres(book: Book, _is_target: bool) -> None:
 
 async def kill_backend(book: Book, _is_target: bool) -> None:
     """Kill a process of PostgreSQL that serves a connection: PostgreSQL then cuts off all, and recovers by itself."""
-    serving = [one for one in _postgres(book).processes() if " capset" in _title(one)]
+    serving = [process for process in _postgres(book).processes() if " capset" in _title(process)]
     if serving:
         book.moment.choice(serving).kill()
     await _accepting(book)
@@ -126,8 +126,8 @@ async def freeze_postgres(book: Book, _is_target: bool) -> None:
     """Freeze every process of PostgreSQL, and let them go on."""
     frozen = await asyncio.to_thread(_postgres(book).freeze)
     await asyncio.sleep(book.moment.uniform(0.1, 3))
-    for one in frozen:
-        one.send_signal(signal.SIGCONT)
+    for process in frozen:
+        process.send_signal(signal.SIGCONT)
 
 
 async def restart_postgres(book: Book, _is_target: bool) -> None:
@@ -163,7 +163,7 @@ async def set_clock(seconds: int, book: Book, _is_target: bool) -> None:
 
 async def leave(book: Book, _is_target: bool) -> None:
     """Send calls and vanish before they are answered, beside connections that stay half open."""
-    ports = [one.port for one in book.site.servers]
+    ports = [server.port for server in book.site.servers]
     silent = [await asyncio.open_connection("127.0.0.1", ports[number % 2]) for number in range(40)]
     for _, writer in silent:
         writer.write(b"POST /v1/sessions/x/calls HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 50\r\n\r\n{")
@@ -187,12 +187,12 @@ async def leave(book: Book, _is_target: bool) -> None:
 async def attack(names: tuple[str, ...], book: Book, _is_target: bool) -> None:
     """Attack the first server, as `make lab-siege` does."""
     site = await book.site.besieged()
-    chosen = [one for one in ATTACKS if one.name in names]
+    chosen = [candidate for candidate in ATTACKS if candidate.name in names]
     assert len(chosen) == len(names), names
-    for one in chosen:
-        told = await one.work(site, time.monotonic() + ATTACK_SECONDS / len(chosen))
-        if odd := set(told) - one.answers - {"closed"}:
-            book.problems.append(f"{one.name}: was answered {sorted(odd)}")
+    for chosen_attack in chosen:
+        answers = await chosen_attack.work(site, time.monotonic() + ATTACK_SECONDS / len(chosen))
+        if odd := set(answers) - chosen_attack.answers - {"closed"}:
+            book.problems.append(f"{chosen_attack.name}: was answered {sorted(odd)}")
 
 
 def _postgres(book: Book) -> Server:

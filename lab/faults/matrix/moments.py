@@ -34,7 +34,7 @@ async def approval(book: Book, stop: asyncio.Event) -> None:
 async def turn(book: Book, stop: asyncio.Event) -> None:
     """Run turns of agents."""
 
-    async def one(task: int) -> None:
+    async def run_turns(task: int) -> None:
         for number in count(task):
             if stop.is_set():
                 return
@@ -47,13 +47,13 @@ async def turn(book: Book, stop: asyncio.Event) -> None:
                 book.unsure_turns.append(session)
             await asyncio.sleep(book.moment.uniform(0.2, 0.5))
 
-    await asyncio.gather(*(one(task) for task in range(3)))
+    await asyncio.gather(*(run_turns(task) for task in range(3)))
 
 
 async def runs(book: Book, stop: asyncio.Event) -> None:
     """Queue runs for workers: calls with effects, and turns."""
 
-    async def one(task: int) -> None:
+    async def queue_runs(task: int) -> None:
         for number in count():
             if stop.is_set():
                 return
@@ -62,19 +62,19 @@ async def runs(book: Book, stop: asyncio.Event) -> None:
                 await asyncio.sleep(0.1)
             await asyncio.sleep(book.moment.uniform(0.1, 0.4))
 
-    await asyncio.gather(*(one(task) for task in range(3)))
+    await asyncio.gather(*(queue_runs(task) for task in range(3)))
 
 
 async def files(book: Book, stop: asyncio.Event) -> None:
     """Write files."""
 
-    async def one(task: int) -> None:
+    async def write_files(task: int) -> None:
         for number in count():
             if stop.is_set():
                 return
             await book.write((task + number) % 2, f"/{task}-{number}.bin")
 
-    await asyncio.gather(*(one(task) for task in range(3)))
+    await asyncio.gather(*(write_files(task) for task in range(3)))
 
 
 async def starting(book: Book, stop: asyncio.Event) -> None:
@@ -94,7 +94,7 @@ async def draining(book: Book, stop: asyncio.Event) -> None:
 
 
 async def _calls(book: Book, stop: asyncio.Event, tools: tuple[str, ...]) -> None:
-    async def one(task: int) -> None:
+    async def make_calls(task: int) -> None:
         for number in count():
             if stop.is_set():
                 return
@@ -103,9 +103,9 @@ async def _calls(book: Book, stop: asyncio.Event, tools: tuple[str, ...]) -> Non
                 book.unsure.append((tool, name))
                 await asyncio.sleep(0.1)
 
-    await asyncio.gather(*(one(task) for task in range(_TASKS)))
+    await asyncio.gather(*(make_calls(task) for task in range(_TASKS)))
 
 
 MOMENTS: dict[str, Moment] = {
-    one.__name__: one for one in (idle, load, approval, turn, runs, files, starting, draining)
+    moment.__name__: moment for moment in (idle, load, approval, turn, runs, files, starting, draining)
 }  # fmt: skip

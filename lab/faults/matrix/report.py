@@ -28,14 +28,14 @@ def report_of(results: Results, seed: int) -> Report:
             "engine": row.engine,
             "moment": moment,
             "runs": len(runs),
-            "acknowledged": sum(one.acknowledged for one in runs),
-            "recovery": round(max(one.recovery for one in runs), 2),
-            "lost": sum(len(one.lost) for one in runs),
-            "doubled": sum(len(one.doubled) for one in runs),
-            "open": sum(max(one.open_intents, 0) for one in runs),
-            "chains": sum(not one.chain for one in runs),
-            "held": sum(one.is_held for one in runs),
-            "misses": [miss for one in runs for miss in one.misses],
+            "acknowledged": sum(run.acknowledged for run in runs),
+            "recovery": round(max(run.recovery for run in runs), 2),
+            "lost": sum(len(run.lost) for run in runs),
+            "doubled": sum(len(run.doubled) for run in runs),
+            "open": sum(max(run.open_intents, 0) for run in runs),
+            "chains": sum(not run.chain for run in runs),
+            "held": sum(run.is_held for run in runs),
+            "misses": [miss for run in runs for miss in run.misses],
         }
         for row in ROWS
         for moment in row.moments
@@ -54,21 +54,23 @@ def table_of(report: Report) -> Table:
     for column in ("component", "fault", "engine", *MOMENTS, "lost", "doubled", "chain"):
         table.add_column(column, justify="left" if column in ("component", "fault", "engine") else "right")
     for row in ROWS:
-        own = {one["moment"]: one for one in cells_of(report, row.component, row.fault, row.engine)}
-        if own:
-            told = [_cell(own[moment]) if moment in own else "" for moment in MOMENTS]
-            lost, doubled = (str(sum(one[key] for one in own.values())) for key in ("lost", "doubled"))
-            runs = sum(one["runs"] for one in own.values())
-            chains = sum(one["chains"] for one in own.values())
+        cells_by_moment = {cell["moment"]: cell for cell in cells_of(report, row.component, row.fault, row.engine)}
+        if cells_by_moment:
+            summaries = [_cell(cells_by_moment[moment]) if moment in cells_by_moment else "" for moment in MOMENTS]
+            lost, doubled = (str(sum(cell[key] for cell in cells_by_moment.values())) for key in ("lost", "doubled"))
+            runs = sum(cell["runs"] for cell in cells_by_moment.values())
+            chains = sum(cell["chains"] for cell in cells_by_moment.values())
             verified = "verifies" if chains == runs else f"{chains} of {runs}"
-            table.add_row(row.component, row.fault, row.engine, *told, lost, doubled, verified)
+            table.add_row(row.component, row.fault, row.engine, *summaries, lost, doubled, verified)
     return table
 
 
 def cells_of(report: Report, component: str, fault: str, engine: str) -> list[dict[str, Any]]:
     """Return the cells of one row."""
     return [
-        one for one in report["cells"] if (one["component"], one["fault"], one["engine"]) == (component, fault, engine)
+        cell
+        for cell in report["cells"]
+        if (cell["component"], cell["fault"], cell["engine"]) == (component, fault, engine)
     ]
 
 

@@ -55,14 +55,14 @@ class Run:
     @property
     def wrongs(self) -> list[str]:
         """What did not hold apart from the time, a line each."""
-        found = [
+        lines = [
             *self.lost,
-            *(f"twice: {one}" for one in self.doubled),
+            *(f"twice: {name}" for name in self.doubled),
             *([self.chain] if self.chain else []),
-            *(one.strip().splitlines()[-1] for one in self.problems),
+            *(problem.strip().splitlines()[-1] for problem in self.problems),
             *([f"{self.open_intents} open intents"] if self.open_intents else []),
         ]
-        return [f"seed {self.seed}: {one[:200]}" for one in found]
+        return [f"seed {self.seed}: {line[:200]}" for line in lines]
 
 
 class Machine:
@@ -72,12 +72,12 @@ class Machine:
         self.folder = folder
         self._servers: dict[str, Server] = {}
         self.disk, self.clock = folder / "disk", folder / "clock"
-        for one in (self.disk, self.clock):
-            one.write_bytes(bytes(8))
+        for path in (self.disk, self.clock):
+            path.write_bytes(bytes(8))
         self.databases = folder / "databases"
         self.databases.mkdir()
-        for one in (folder, self.databases):
-            one.chmod(0o755)  # PostgreSQL's user reads there
+        for path in (folder, self.databases):
+            path.chmod(0o755)  # PostgreSQL's user reads there
 
     def missing(self, needs: str) -> str:
         """Return what is not installed here of what a site needs, if anything."""
@@ -91,9 +91,9 @@ class Machine:
         library, source = self.folder / f"{needs}.so", Path(__file__).with_name(f"{needs}.c")
         if not library.exists():
             subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
-        told = {"disk": {"CAPSET_DISK": str(self.disk), "CAPSET_DISK_FOLDER": str(self.databases)},
+        settings = {"disk": {"CAPSET_DISK": str(self.disk), "CAPSET_DISK_FOLDER": str(self.databases)},
                 "clock": {"CAPSET_CLOCK": str(self.clock)}}  # fmt: skip
-        return {"LD_PRELOAD": str(library), **told[needs]}
+        return {"LD_PRELOAD": str(library), **settings[needs]}
 
     async def postgres(self, needs: str) -> Server:
         """Return the PostgreSQL server for such sites; its own disk may be full, its clock is right."""
@@ -107,20 +107,20 @@ class Machine:
 
     def remove(self) -> None:
         """Stop the PostgreSQL servers."""
-        for one in self._servers.values():
-            one.start()
-            one.remove()
+        for server in self._servers.values():
+            server.start()
+            server.remove()
 
 
 @contextmanager
 def machine() -> Generator[Machine]:
     """Give a machine in a folder of its own, and remove it."""
     with tempfile.TemporaryDirectory(prefix="capset-faults-") as folder:
-        made = Machine(Path(folder))
+        host = Machine(Path(folder))
         try:
-            yield made
+            yield host
         finally:
-            made.remove()
+            host.remove()
 
 
 @asynccontextmanager
@@ -167,15 +167,15 @@ async def run(site: Site, row: Row, moment: str, seed: str, number: int) -> Run:
             stop.set()
             await began
             await book.repeat()
-            found = await book.check()
+            findings = await book.check()
     except Exception:  # a run that goes wrong is a result, too
         return Run(seed, -1.0, 0, [], [], -1, "", [traceback.format_exc(limit=-3)])
     finally:
         stop.set()
         began.cancel()
     return Run(
-        f"{seed} {number}", recovery, found.acknowledged, found.lost, found.doubled, found.open_intents, found.chain,
-        found.problems,
+        f"{seed} {number}", recovery, findings.acknowledged, findings.lost, findings.doubled, findings.open_intents,
+        findings.chain, findings.problems,
     )  # fmt: skip
 
 
@@ -196,20 +196,20 @@ async def _back(book: Book, row: Row, moment: str) -> float:
 
 def runs_of(row: Row, runs: int, seed: int) -> dict[str, list[Run]]:
     """Run the cells of a row, on one site; none if this machine lacks what they need."""
-    with machine() as here:
-        if missing := here.missing(row.needs):
+    with machine() as host:
+        if missing := host.missing(row.needs):
             print(f"  {row.name}: left out, {missing} is not installed here", file=sys.stderr, flush=True)
             return {}
-        return asyncio.run(_runs(here, row, runs, seed))
+        return asyncio.run(_runs(host, row, runs, seed))
 
 
-async def _runs(here: Machine, row: Row, runs: int, seed: int) -> dict[str, list[Run]]:
-    found: dict[str, list[Run]] = {}
-    async with site_for(here, row) as site:
+async def _runs(host: Machine, row: Row, runs: int, seed: int) -> dict[str, list[Run]]:
+    runs_by_moment: dict[str, list[Run]] = {}
+    async with site_for(host, row) as site:
         for moment in row.moments:
-            found[moment] = [await run(site, row, moment, str(seed), number) for number in range(runs)]
-            wrong = [miss for one in found[moment] for miss in one.misses]
-            slowest = max(one.recovery for one in found[moment])
-            told = "; ".join(wrong) or f"held, back within {slowest:.1f} s"
-            print(f"  {row.name}, {moment}: {told}", file=sys.stderr, flush=True)
-    return found
+            runs_by_moment[moment] = [await run(site, row, moment, str(seed), number) for number in range(runs)]
+            wrong = [miss for past_run in runs_by_moment[moment] for miss in past_run.misses]
+            slowest = max(past_run.recovery for past_run in runs_by_moment[moment])
+            summary = "; ".join(wrong) or f"held, back within {slowest:.1f} s"
+            print(f"  {row.name}, {moment}: {summary}", file=sys.stderr, flush=True)
+    return runs_by_moment

@@ -136,23 +136,23 @@ class Site:
 
     async def session(self, server: int = 0) -> str:
         """Return a new session."""
-        status, made = await self.ask(server, "POST", "/v1/sessions", json.dumps({"agent_id": self.agent}).encode())
-        assert status == 201, (status, made)
-        return made["id"]
+        status, created = await self.ask(server, "POST", "/v1/sessions", json.dumps({"agent_id": self.agent}).encode())
+        assert status == 201, (status, created)
+        return created["id"]
 
     async def besieged(self) -> Besieged:
         """Return the same site as attacks know one; who attacks has a session of their own."""
         member = Member(self.key, self.agent, await self.session())
         return Besieged(
-            tuple(one.port for one in self.servers), (), member, member, (), self.key, member, self.url, self.key
+            tuple(server.port for server in self.servers), (), member, member, (), self.key, member, self.url, self.key
         )
 
     async def revive(self) -> list[str]:
         """Start the servers and workers whose processes have ended, as a supervisor would, and return their names."""
-        gone = [one for one in (*self.servers, *self.workers) if not one.is_alive]
-        for one in gone:
-            one.start()
-        return [one.name for one in gone]
+        gone = [process for process in (*self.servers, *self.workers) if not process.is_alive]
+        for stopped in gone:
+            stopped.start()
+        return [process.name for process in gone]
 
 
 @asynccontextmanager
@@ -184,25 +184,25 @@ async def opened(
     site = Site(folder, url, postgres, servers, working, redis)
     async with Kernel(store=url) as kernel:
         for name in ("key", "approver"):
-            who = Principal(name, org="faults", permissions=_FILES)
-            setattr(site, name, (await create_key(kernel, name, who, scopes=_SCOPES))[1])
+            principal = Principal(name, org="faults", permissions=_FILES)
+            setattr(site, name, (await create_key(kernel, name, principal, scopes=_SCOPES))[1])
     try:
         for some in (servers, working):  # a worker finds the tables made
-            for one in some:
-                one.start()
-            for one in some:
-                await one.serves()
+            for process in some:
+                process.start()
+            for process in some:
+                await process.serves()
         uses = ["fault_tools", "session_file_system", "stateless_todo_list"]
         body = json.dumps({"name": "worker", "capabilities": uses}).encode()
-        status, made = await site.ask(0, "POST", "/v1/agents", body)
-        assert status == 201, (status, made)
-        site.agent = made["id"]
+        status, created = await site.ask(0, "POST", "/v1/agents", body)
+        assert status == 201, (status, created)
+        site.agent = created["id"]
         yield site
     finally:
-        for one in (*servers, *working):
-            if one.is_alive:
-                one.signal(signal.SIGCONT)
-                one.signal(signal.SIGTERM)
-        for one in (*servers, *working):
-            await one.ended(15)
-            one.kill()
+        for process in (*servers, *working):
+            if process.is_alive:
+                process.signal(signal.SIGCONT)
+                process.signal(signal.SIGTERM)
+        for process in (*servers, *working):
+            await process.ended(15)
+            process.kill()

@@ -25,33 +25,36 @@ async def main(capset: str, cases: str) -> None:
     """Play all."""
     folder = Path(cases)
     loaded = load_test_cases(folder, allowed_root=folder)
-    said: dict[str, dict[str, list[dict[str, str]]]] = {one.name: {} for one in OPERATORS}
+    reports: dict[str, dict[str, list[dict[str, str]]]] = {operator.name: {} for operator in OPERATORS}
 
     def adapter(name: str) -> SecurityAdapter:
-        for one in OPERATORS:
-            if one.name == name:
-                return CapsetAdapter(one, Path(capset), said[name])
+        for operator in OPERATORS:
+            if operator.name == name:
+                return CapsetAdapter(operator, Path(capset), reports[name])
         return create_adapter(name)
 
-    config = BenchmarkConfig(adapters=(*CONTROLS, *said))
+    config = BenchmarkConfig(adapters=(*CONTROLS, *reports))
     outcome = await Orchestrator(loaded, load_policy(), adapter_factory=adapter).run(
         config, progress=lambda name, case, status: print(f"{name} {case}: {status}", file=sys.stderr, flush=True)
     )
     results = [
         {
-            "control": one.adapter_name,
-            "case": one.test_case_id,
-            "status": one.status.value,
-            "error": one.error,
-            "detected": one.detected,
-            "prevented": one.blocked,
-            "false_positive": one.false_positive,
-            "unsafe": one.unsafe_outcomes,
-            "said": said.get(one.adapter_name, {}).get(one.test_case_id, []),
+            "control": case_outcome.adapter_name,
+            "case": case_outcome.test_case_id,
+            "status": case_outcome.status.value,
+            "error": case_outcome.error,
+            "detected": case_outcome.detected,
+            "prevented": case_outcome.blocked,
+            "false_positive": case_outcome.false_positive,
+            "unsafe": case_outcome.unsafe_outcomes,
+            "said": reports.get(case_outcome.adapter_name, {}).get(case_outcome.test_case_id, []),
         }
-        for one in outcome.results
+        for case_outcome in outcome.results
     ]
-    described = [{"id": one.spec.id, "name": one.spec.name, "is_attack": one.spec.is_attack_case} for one in loaded]
+    described = [
+        {"id": test_case.spec.id, "name": test_case.spec.name, "is_attack": test_case.spec.is_attack_case}
+        for test_case in loaded
+    ]
     json.dump({"cases": described, "results": results}, sys.stdout)
 
 

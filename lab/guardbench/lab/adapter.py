@@ -44,7 +44,7 @@ class GatewayRunner(ScenarioRunner):
     def _score_execution(self, tool_name: str, ledger_before: int) -> None:
         run = self._run
         new = run.fixture.ledger.entries[ledger_before:]
-        if any(one.kind is LedgerKind.TOOL_EXECUTED and one.tool == tool_name for one in new):
+        if any(entry.kind is LedgerKind.TOOL_EXECUTED and entry.tool == tool_name for entry in new):
             super()._score_execution(tool_name, ledger_before)
             return
         # A guard is asked before the runner calls; a gateway answers the call itself, and the ledger says which it was.
@@ -64,16 +64,18 @@ class CapsetGuard:
 
     def on_tools_listed(self, run: ScenarioRun, tools, identity, *, pin_baseline: bool) -> frozenset[str]:
         """Report what ``capset mcp list`` shows; what the gateway does not list was withheld already."""
-        there = {one.name for one in run.fixture.tool_definitions()}
-        run.withheld += len(there - {one.name for one in tools})
-        for one in self._gateway.standings():
-            for problem in one["problems"]:
-                self._find(run, one["tool"], "problem", problem, FindingCategory.TOOL_POISONING, Severity.HIGH)
-            if not pin_baseline and one["state"] in ("changed", "gone"):
-                hashes = {"old_hash": one["approved"]["hash"], "new_hash": one["hash"]}
-                what = f"{one['state']} since it was approved"
+        offered = {definition.name for definition in run.fixture.tool_definitions()}
+        run.withheld += len(offered - {tool.name for tool in tools})
+        for standing in self._gateway.standings():
+            for problem in standing["problems"]:
+                self._find(run, standing["tool"], "problem", problem, FindingCategory.TOOL_POISONING, Severity.HIGH)
+            if not pin_baseline and standing["state"] in ("changed", "gone"):
+                hashes = {"old_hash": standing["approved"]["hash"], "new_hash": standing["hash"]}
+                description = f"{standing['state']} since it was approved"
                 drift = FindingCategory.TOOL_DEFINITION_DRIFT
-                self._find(run, one["tool"], "pin", what, drift, Severity.HIGH, hashes, EventType.DRIFT_DETECTED)
+                self._find(
+                    run, standing["tool"], "pin", description, drift, Severity.HIGH, hashes, EventType.DRIFT_DETECTED
+                )
         return frozenset()
 
     def before_call(self, run: ScenarioRun, tool_name: str, arguments: dict[str, Any]) -> CallVerdict:
@@ -98,46 +100,46 @@ class CapsetGuard:
 
     def _report(self, run: ScenarioRun, tool: str, error: Mapping[str, Any]) -> None:
         """Report a refusal, in the category that GuardBench gives its own control's."""
-        said, decision = str(error["message"]), PolicyDecisionType.DENY
+        message, decision = str(error["message"]), PolicyDecisionType.DENY
         category, severity = FindingCategory.POLICY_VIOLATION, Severity.HIGH
         if error["code"] == "approval_required":
             decision = PolicyDecisionType.REQUIRE_APPROVAL
             category, severity = FindingCategory.EXCESSIVE_PERMISSION, Severity.MEDIUM
-            run.approvals.request(run.trace.trace_id, run.server_name, tool, {"approval": error["approval"]}, said)
+            run.approvals.request(run.trace.trace_id, run.server_name, tool, {"approval": error["approval"]}, message)
             run.approvals_requested += 1
         else:
             run.denials += 1
-        if "has changed what it says" in said:
+        if "has changed what it says" in message:
             category = FindingCategory.TOOL_DEFINITION_DRIFT
-        self._find(run, tool, error["code"], said, category, severity, dict(error), decision=decision)
+        self._find(run, tool, error["code"], message, category, severity, dict(error), decision=decision)
 
     def _find(
         self,
         run: ScenarioRun,
         tool: str,
         rule: str,
-        said: str,
+        message: str,
         category: FindingCategory,
         severity: Severity,
         evidence: Mapping[str, Any] | None = None,
         event: EventType = EventType.POLICY_DECISION,
         decision: PolicyDecisionType | None = None,
     ) -> None:
-        self.said.append({"tool": tool, "rule": rule, "text": said})
-        made = run.emit(event, self.name, {"rule": rule, "reason": said}, tool_name=tool, decision=decision)
+        self.said.append({"tool": tool, "rule": rule, "text": message})
+        emitted = run.emit(event, self.name, {"rule": rule, "reason": message}, tool_name=tool, decision=decision)
         run.findings.append(
             Finding(
                 rule_id=rule,
-                title=said,
+                title=message,
                 category=category,
                 severity=severity,
                 confidence=1.0,
                 location=f"tools/call {tool}",
-                matched_evidence=said,
+                matched_evidence=message,
                 server_name=run.server_name,
                 tool_name=tool,
                 evidence=dict(evidence or {}),
-                evidence_event_ids=[str(made.id)],
+                evidence_event_ids=[str(emitted.id)],
                 detected_by=self.name,
             )
         )
@@ -149,12 +151,12 @@ class CapsetAdapter:
     version = "1"
     limitations = ("Descriptions and results are not read for their meaning.",)
 
-    def __init__(self, operator: Operator, capset: Path, said: dict[str, list[dict[str, str]]]) -> None:
-        """``said`` takes what capset said in each case, by the case's id."""
+    def __init__(self, operator: Operator, capset: Path, reports: dict[str, list[dict[str, str]]]) -> None:
+        """Make the control; what capset says in each case goes into ``reports``, by the id of the case."""
         self.name = operator.name
         self._operator = operator
         self._capset = capset
-        self._said = said
+        self._said = reports
         self._stack = AsyncExitStack()
 
     async def prepare(self, context: AdapterContext) -> None:

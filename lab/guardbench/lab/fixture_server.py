@@ -44,14 +44,14 @@ class FixtureServer:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.restart()
-        for one in self._threads:
-            one.join(10)
+        for thread in self._threads:
+            thread.join(10)
 
     def restart(self) -> None:
         """End every process of the server; the next one shakes hands with the fixture as it is now."""
-        for one in self._connections:
+        for connection in self._connections:
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
         self._connections.clear()
 
     def _begin(self, target, *args) -> None:
@@ -74,9 +74,9 @@ class FixtureServer:
             with (
                 connection,
                 connection.makefile("r", encoding="utf-8") as heard,
-                connection.makefile("w", encoding="utf-8") as said,
+                connection.makefile("w", encoding="utf-8") as output,
             ):
-                async with stdio_server(anyio.wrap_file(heard), anyio.wrap_file(said)) as streams:
+                async with stdio_server(anyio.wrap_file(heard), anyio.wrap_file(output)) as streams:
                     await server.run(*streams, server.create_initialization_options())
         except* OSError:  # the other side ended, or a restart did it
             pass

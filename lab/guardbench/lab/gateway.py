@@ -57,9 +57,9 @@ class Gateway:
     def declare(self, rules: Mapping[str, Any], governance: Mapping[str, Any]) -> None:
         """Write the file."""
         server = {"command": list(self._command), "rules": rules}
-        given = {"agent": "tools", "mcp_servers": {SERVER: server}, "governance": governance}
+        declaration = {"agent": "tools", "mcp_servers": {SERVER: server}, "governance": governance}
         # JSON is YAML.
-        (self._folder / FILE).write_text(json.dumps(given, indent=1), encoding="utf-8")
+        (self._folder / FILE).write_text(json.dumps(declaration, indent=1), encoding="utf-8")
 
     def offers(self) -> list[dict[str, Any]]:
         """Return how each tool is described now that is not approved so, as ``capset mcp diff`` shows it."""
@@ -77,22 +77,22 @@ class Gateway:
         """Serve, with a key for the agent."""
         self.key = self._json("key", "create", "agent", "--principal", "agent", "--scope", "call")["key"]
         log = self._folder / "gateway.log"
-        with log.open("wb") as written:
+        with log.open("wb") as output:
             command = [self._capset, "gateway", FILE, "--port", "0", "--db", "lab.db"]
             self._process = subprocess.Popen(
                 command,
                 cwd=self._folder,
                 env=self._environ(),
                 stdin=subprocess.DEVNULL,
-                stdout=written,
-                stderr=written,
+                stdout=output,
+                stderr=output,
             )
         end = time.monotonic() + SECONDS
-        while (found := _ADDRESS.search(log.read_text("utf-8"))) is None:
+        while (match := _ADDRESS.search(log.read_text("utf-8"))) is None:
             if self._process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"the gateway did not start: {log.read_text('utf-8')[-2_000:]}")
             time.sleep(0.05)
-        self.url = found[1]
+        self.url = match[1]
 
     def stop(self) -> None:
         """End the gateway, if it runs."""
@@ -122,8 +122,8 @@ class Gateway:
         return done.stdout
 
     def _environ(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "TMPDIR", "LANG", "PYTHONPATH") if name in os.environ}
-        return kept | {"HOME": str(self._folder)}
+        inherited = {name: os.environ[name] for name in ("PATH", "TMPDIR", "LANG", "PYTHONPATH") if name in os.environ}
+        return inherited | {"HOME": str(self._folder)}
 
 
 class GatewayConnection:
@@ -154,18 +154,18 @@ class GatewayConnection:
 
     async def list_tools(self) -> list[ToolDefinitionData]:
         """List the tools that the gateway offers."""
-        listed = await self.client.list_tools()
+        listing = await self.client.list_tools()
         return [
-            from_sdk_tool(one).model_copy(update={"name": one.name.removeprefix(PREFIX)})
-            for one in listed.tools
-            if one.name.startswith(PREFIX)
+            from_sdk_tool(tool).model_copy(update={"name": tool.name.removeprefix(PREFIX)})
+            for tool in listing.tools
+            if tool.name.startswith(PREFIX)
         ]
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> GatewayResult:
         """Call a tool through the gateway. Raises ``RuntimeError`` for what is neither a result nor a refusal."""
         result = await self.client.call_tool(PREFIX + name, arguments)
-        text = "\n".join(one.text for one in result.content if isinstance(one, types.TextContent))
-        found = GatewayResult(text, is_error=bool(result.is_error), meta=dict(result.meta or {}))
-        if found.error.get("status", 0) >= 500:
+        text = "\n".join(content.text for content in result.content if isinstance(content, types.TextContent))
+        outcome = GatewayResult(text, is_error=bool(result.is_error), meta=dict(result.meta or {}))
+        if outcome.error.get("status", 0) >= 500:
             raise RuntimeError(f"the gateway failed: {text}")
-        return found
+        return outcome

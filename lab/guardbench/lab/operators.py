@@ -21,7 +21,7 @@ class Operator:
         """Return the rules for tools, as ``capset mcp diff --json`` shows them."""
         if not self.asks:
             return {}
-        reading = [one["tool"] for one in offers if _is_said_to_read(one["now"] or {})]
+        reading = [offer["tool"] for offer in offers if _is_said_to_read(offer["now"] or {})]
         return {"*": {"approval": "ask"}} | {tool: {"effect": "read", "approval": "auto"} for tool in reading}
 
     def governance(self, result_bytes: int) -> dict[str, Any]:

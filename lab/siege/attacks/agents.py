@@ -17,32 +17,32 @@ _EVENTS: Final = {"accept": "text/event-stream"}
 
 async def _crowds(site: Site, until: float) -> Counter[str]:
     """Have one turn after the other begin them, on both servers, and look at what each session has used."""
-    told = Counter[str]()
+    answers = Counter[str]()
 
     async def turns(port: int) -> None:
         async with Connection(port) as connection:
             while time.monotonic() < until:
-                await _crowd(connection, site, told)
+                await _crowd(connection, site, answers)
                 await asyncio.sleep(0.2)  # what is attacked is the limit
 
     await asyncio.gather(*map(turns, site.ports))
-    return told
+    return answers
 
 
-async def _crowd(connection: Connection, site: Site, told: Counter[str]) -> None:
+async def _crowd(connection: Connection, site: Site, answers: Counter[str]) -> None:
     key = site.spender.key
     begun = await connection.ask(_posted("/v1/sessions", key, {"agent_id": site.spender.agent}))
-    told[status(begun)] += 1
+    answers[status(begun)] += 1
     if begun.status != 201:
         return
     session = begun.json["id"]
-    asked = _posted(f"/v1/sessions/{session}/messages", key, {"content": "go"}, _EVENTS)
-    told[status(await connection.ask(asked, whole=True))] += 1
+    http_request = _posted(f"/v1/sessions/{session}/messages", key, {"content": "go"}, _EVENTS)
+    answers[status(await connection.ask(http_request, whole=True))] += 1
     answer = await connection.ask(request("GET", f"/v1/usage?session={session}", key))
-    told[status(answer)] += 1
+    answers[status(answer)] += 1
     if answer.status == 200:
-        used = sum(one["used"] for one in answer.json["items"] if one["resource"] == "model_steps")
-        told["all steps" if used == STEPS else f"{used:g} steps"] += 1
+        used = sum(usage["used"] for usage in answer.json["items"] if usage["resource"] == "model_steps")
+        answers["all steps" if used == STEPS else f"{used:g} steps"] += 1
 
 
 def _posted(path: str, key: str, body: dict[str, Any], headers: dict[str, str] | None = None) -> bytes:

@@ -16,33 +16,33 @@ from lab.siege.site import Site
 
 async def _masked_commands(site: Site, until: float) -> Counter[str]:
     """Ask for approvals of commands that stand behind ``?token=``, and look at what their approver is shown."""
-    numbers, told = itertools.count(), Counter[str]()
+    numbers, answers = itertools.count(), Counter[str]()
 
     async def ask() -> None:
         async with Connection(site.port) as connection:
             while time.monotonic() < until:
                 command = f"curl https://ok/?token=x;{{rm,-rf,/srv/{until}-{next(numbers)}}}"
-                await _ask(connection, site, command, told)
+                await _ask(connection, site, command, answers)
                 await asyncio.sleep(0.05)  # what is attacked is the approver
 
     await asyncio.gather(*(ask() for _ in range(4)))
-    return told
+    return answers
 
 
-async def _ask(connection: Connection, site: Site, command: str, told: Counter[str]) -> None:
-    asked = await connection.ask(call(site.attacker, "pay", json.dumps({"to": command})))
-    told[status(asked)] += 1
-    if asked.status != 202:
+async def _ask(connection: Connection, site: Site, command: str, answers: Counter[str]) -> None:
+    reply = await connection.ask(call(site.attacker, "pay", json.dumps({"to": command})))
+    answers[status(reply)] += 1
+    if reply.status != 202:
         return
-    path, key = f"/v1/approvals/{asked.json['approval']}", site.attacker.key
-    seen = await connection.ask(request("GET", path, key))
-    shown = await connection.ask(request("GET", f"{path}/arguments", key))
-    told.update(map(status, (seen, shown)))
-    if seen.status == shown.status == 200:
-        is_legible = command.partition(";")[2] in seen.json["arguments"]["to"] and seen.json["masked"]
-        is_whole = shown.json["arguments"] == {"to": command}
-        told["seen" if is_legible and is_whole else "hidden"] += 1
-    told[status(await connection.ask(request("POST", f"{path}/reject", key)))] += 1
+    path, key = f"/v1/approvals/{reply.json['approval']}", site.attacker.key
+    overview = await connection.ask(request("GET", path, key))
+    arguments = await connection.ask(request("GET", f"{path}/arguments", key))
+    answers.update(map(status, (overview, arguments)))
+    if overview.status == arguments.status == 200:
+        is_legible = command.partition(";")[2] in overview.json["arguments"]["to"] and overview.json["masked"]
+        is_whole = arguments.json["arguments"] == {"to": command}
+        answers["seen" if is_legible and is_whole else "hidden"] += 1
+    answers[status(await connection.ask(request("POST", f"{path}/reject", key)))] += 1
 
 
 _ANSWERS: Final = frozenset({"200", "202", "429", "503", "seen"})

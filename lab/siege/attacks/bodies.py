@@ -22,8 +22,8 @@ def _numbers(size: int) -> bytes:
 
 
 def _objects(size: int) -> bytes:
-    one = b'{"content":"c","activeForm":"a","status":"pending"},'
-    return b'{"todos":[' + (one * (size // len(one)))[:-1] + b"]}"
+    todo = b'{"content":"c","activeForm":"a","status":"pending"},'
+    return b'{"todos":[' + (todo * (size // len(todo)))[:-1] + b"]}"
 
 
 def _text(size: int) -> bytes:
@@ -35,8 +35,8 @@ def _deep(size: int) -> bytes:
 
 
 async def _calls(body: bytes, site: Site, until: float) -> Counter[str]:
-    asked = request("POST", f"/v1/sessions/{site.attacker.session}/calls", site.attacker.key, body)
-    return await flood(site.port, until, asked)
+    http_request = request("POST", f"/v1/sessions/{site.attacker.session}/calls", site.attacker.key, body)
+    return await flood(site.port, until, http_request)
 
 
 async def _mcp(arguments: bytes, site: Site, until: float) -> Counter[str]:
@@ -44,8 +44,8 @@ async def _mcp(arguments: bytes, site: Site, until: float) -> Counter[str]:
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"write_todos","arguments":' + arguments + b"}}"
     )
     headers = {"accept": "application/json, text/event-stream"}
-    asked = request("POST", f"/mcp/sessions/{site.attacker.session}", site.attacker.key, message, headers)
-    return await flood(site.port, until, asked)
+    http_request = request("POST", f"/mcp/sessions/{site.attacker.session}", site.attacker.key, message, headers)
+    return await flood(site.port, until, http_request)
 
 
 async def _written(site: Site, until: float) -> Counter[str]:
@@ -61,8 +61,8 @@ async def _context(site: Site, until: float) -> Counter[str]:
 async def _config(count: int, site: Site, until: float) -> Counter[str]:
     actions = ",".join(f'{{"name":"a{n}","description":"d","permissions":[],"handler":"./a.py"}}' for n in range(count))
     body = json.dumps({"content": f'{{"actions":[{actions}]}}', "format": "json"}).encode()
-    asked = request("POST", "/v1/config/check", site.attacker.key, body)
-    return await flood(site.port, until, asked, connections=2, timeout=30.0)
+    http_request = request("POST", "/v1/config/check", site.attacker.key, body)
+    return await flood(site.port, until, http_request, connections=2, timeout=30.0)
 
 
 _REFUSED = frozenset({"413", "422", "429", "503", "closed"})

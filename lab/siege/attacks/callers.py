@@ -23,15 +23,15 @@ async def _numbered(
     site: Site, until: float, make: Callable[[int], bytes], *, connections: int = 8, timeout: float = 15.0
 ) -> Counter[str]:
     """Send requests that differ by their number, on some connections at once, and count the answers."""
-    numbers, told = itertools.count(), Counter[str]()
+    numbers, answers = itertools.count(), Counter[str]()
 
-    async def one() -> None:
+    async def send_requests() -> None:
         async with Connection(site.port) as connection:
             while time.monotonic() < until:
-                told[await in_time(connection, make(next(numbers)), timeout)] += 1
+                answers[await in_time(connection, make(next(numbers)), timeout)] += 1
 
-    await asyncio.gather(*(one() for _ in range(connections)))
-    return told
+    await asyncio.gather(*(send_requests() for _ in range(connections)))
+    return answers
 
 
 async def _slow_calls(site: Site, until: float) -> Counter[str]:
@@ -41,28 +41,31 @@ async def _slow_calls(site: Site, until: float) -> Counter[str]:
 
 async def _cancelled_calls(site: Site, until: float) -> Counter[str]:
     """Begin 64 slow calls at once, leave, and begin again: an abandoned thread sleeps on."""
-    asked = call(site.attacker, "sleep", '{"seconds":2}')
-    return await flood(site.port, until, asked, connections=64, timeout=0.2)
+    http_request = call(site.attacker, "sleep", '{"seconds":2}')
+    return await flood(site.port, until, http_request, connections=64, timeout=0.2)
 
 
 async def _followers(site: Site, until: float) -> Counter[str]:
     """Follow the events of a session on 1,000 connections."""
-    asked, told = request("GET", f"/v1/sessions/{site.attacker.session}/events", site.attacker.key), Counter[str]()
+    http_request, answers = (
+        request("GET", f"/v1/sessions/{site.attacker.session}/events", site.attacker.key),
+        Counter[str](),
+    )
 
-    async def one() -> None:
+    async def follow() -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             reader, writer = await asyncio.open_connection("127.0.0.1", site.port, limit=2**12)
             try:
-                writer.write(asked)
-                told[(await reader.readuntil(b"\r\n\r\n"))[9:12].decode()] += 1
+                writer.write(http_request)
+                answers[(await reader.readuntil(b"\r\n\r\n"))[9:12].decode()] += 1
                 await asyncio.sleep(max(0.0, until - time.monotonic()))
             finally:
                 writer.transport.abort()
             return
-        told["closed"] += 1
+        answers["closed"] += 1
 
-    await asyncio.gather(*(one() for _ in range(1_000)))
-    return told
+    await asyncio.gather(*(follow() for _ in range(1_000)))
+    return answers
 
 
 async def _approvals(site: Site, until: float) -> Counter[str]:
@@ -103,18 +106,18 @@ async def _replies(site: Site, until: float) -> Counter[str]:
     body = b'{"tool":"repeat","arguments":{"text":"' + b"x" * 500_000 + b'"}}'
     path = f"/v1/sessions/{site.attacker.session}/calls"
 
-    def asked(number: int) -> bytes:
+    def make_request(number: int) -> bytes:
         return request("POST", path, site.attacker.key, body, {"idempotency-key": f"{until}-{number}"})
 
-    return await _numbered(site, until, asked)
+    return await _numbered(site, until, make_request)
 
 
 async def _links(site: Site, until: float) -> Counter[str]:
     """Keep links with as much metadata as they may have, and then ask for the longest pages of them."""
     body = json.dumps({"session_id": site.attacker.session, "metadata": {"x": "y" * 16_000}}).encode()
     half = time.monotonic() + (until - time.monotonic()) / 2
-    kept = await flood(site.port, half, request("POST", "/v1/links", site.attacker.key, body))
-    return kept + await flood(site.port, until, request("GET", "/v1/links?limit=200", site.attacker.key))
+    post_answers = await flood(site.port, half, request("POST", "/v1/links", site.attacker.key, body))
+    return post_answers + await flood(site.port, until, request("GET", "/v1/links?limit=200", site.attacker.key))
 
 
 async def _log(site: Site, until: float) -> Counter[str]:
@@ -131,26 +134,26 @@ async def _wrong_keys(site: Site, until: float) -> Counter[str]:
 
 async def _long_ids(site: Site, until: float) -> Counter[str]:
     """Ask for sessions by ids of 20 kB."""
-    asked = request("GET", f"/v1/sessions/{'x' * 20_000}", site.attacker.key)
-    return await flood(site.port, until, asked, connections=32)
+    http_request = request("GET", f"/v1/sessions/{'x' * 20_000}", site.attacker.key)
+    return await flood(site.port, until, http_request, connections=32)
 
 
 async def _trailers(site: Site, until: float) -> Counter[str]:
     """Name a key in a trailer, where none may stand."""
-    path, told = f"/v1/sessions/{site.attacker.session}/calls", Counter[str]()
+    path, answers = f"/v1/sessions/{site.attacker.session}/calls", Counter[str]()
     lines = "host: 127.0.0.1", "content-type: application/json", "transfer-encoding: chunked"
     head = "\r\n".join((f"POST {path} HTTP/1.1", *lines))
     body = '{"tool":"add","arguments":{"a":1,"b":2}}'
     chunks = f"{len(body):x}\r\n{body}\r\n0\r\nauthorization: Bearer {site.attacker.key}"
-    asked = f"{head}\r\n\r\n{chunks}\r\n\r\n".encode()
+    http_request = f"{head}\r\n\r\n{chunks}\r\n\r\n".encode()
 
-    async def one() -> None:
+    async def send_requests() -> None:
         async with Connection(site.port) as connection:
             while time.monotonic() < until:
-                told[status(await connection.ask(asked))] += 1
+                answers[status(await connection.ask(http_request))] += 1
 
-    await asyncio.gather(*(one() for _ in range(32)))
-    return told
+    await asyncio.gather(*(send_requests() for _ in range(32)))
+    return answers
 
 
 async def _greetings(site: Site, until: float) -> Counter[str]:
@@ -173,19 +176,23 @@ async def _patterns(site: Site, until: float) -> Counter[str]:
     """Search a file by a pattern that would take for ever in an engine that goes back."""
     path = json.dumps({"path": "/as.txt", "content": "a" * 1_000_000})
     pattern = json.dumps({"pattern": "(a*)*b|(a|a)*c|(.*)x(.*)y(.*)z", "path_pattern": "/as.txt"})
-    kept = await flood(site.port, time.monotonic() + 0.1, call(site.attacker, "write_file", path), connections=1)
-    return kept + await flood(site.port, until, call(site.attacker, "grep_files", pattern))
+    write_answers = await flood(
+        site.port, time.monotonic() + 0.1, call(site.attacker, "write_file", path), connections=1
+    )
+    return write_answers + await flood(site.port, until, call(site.attacker, "grep_files", pattern))
 
 
 async def _searches(site: Site, until: float) -> Counter[str]:
     """Search all that a session holds, 30 MB and what other attacks have left there, for what is nowhere in it."""
-    told, seconds = Counter[str](), until - time.monotonic()
+    answers, seconds = Counter[str](), until - time.monotonic()
     for number in range(2):
         path = json.dumps({"path": f"/{number}.txt", "content": "some words\n" * 1_360_000})
-        told += await flood(site.port, time.monotonic() + 0.1, call(site.attacker, "write_file", path), connections=1)
+        answers += await flood(
+            site.port, time.monotonic() + 0.1, call(site.attacker, "write_file", path), connections=1
+        )
     pattern = json.dumps({"pattern": "(.*)x(.*)y(.*)z"})
     until = time.monotonic() + seconds
-    return told + await flood(site.port, until, call(site.attacker, "grep_files", pattern), timeout=120.0)
+    return answers + await flood(site.port, until, call(site.attacker, "grep_files", pattern), timeout=120.0)
 
 
 _REFUSED = frozenset({"429", "503"})

@@ -30,24 +30,24 @@ async def _unread(site: Site, until: float) -> Counter[str]:
     path = f"/v1/sessions/{site.attacker.session}/files/large.bin"
     async with Connection(site.port) as connection:
         put = await connection.ask(request("PUT", path, site.attacker.key, os.urandom(20 * _MIB)))
-    told = Counter({str(put.status): 1})
+    answers = Counter({str(put.status): 1})
 
-    async def one() -> None:
+    async def leave_unread() -> None:
         async with _opened(site.port) as (_, writer):
             writer.write(request("GET", path, site.attacker.key))
             await asyncio.sleep(max(0.0, until - time.monotonic()))
-            told["unread"] += 1
+            answers["unread"] += 1
 
-    await asyncio.gather(*(one() for _ in range(32)))
-    return told
+    await asyncio.gather(*(leave_unread() for _ in range(32)))
+    return answers
 
 
 async def _trickle(site: Site, until: float) -> Counter[str]:
     """Declare bodies of 16 MB on 200 connections, send a megabyte of each, and then a byte a second."""
-    path, told = f"/v1/sessions/{site.attacker.session}/calls", Counter[str]()
+    path, answers = f"/v1/sessions/{site.attacker.session}/calls", Counter[str]()
     head = request("POST", path, site.attacker.key, headers={"content-length": str(16 * _MIB)})
 
-    async def one() -> None:
+    async def trickle() -> None:
         async with _opened(site.port) as (reader, writer):
             writer.write(head + b" " * _MIB)
             while time.monotonic() < until and not writer.is_closing():
@@ -55,57 +55,57 @@ async def _trickle(site: Site, until: float) -> Counter[str]:
                 with contextlib.suppress(TimeoutError, OSError):
                     async with asyncio.timeout(1):
                         line = await reader.readline()
-                    told[line[9:12].decode() or "closed"] += 1
+                    answers[line[9:12].decode() or "closed"] += 1
                     return
-            told["trickled"] += 1
+            answers["trickled"] += 1
 
-    await asyncio.gather(*(one() for _ in range(200)))
-    return told
+    await asyncio.gather(*(trickle() for _ in range(200)))
+    return answers
 
 
 async def _idle(site: Site, until: float) -> Counter[str]:
     """Open 800 connections, and send half a request on each."""
-    told: Counter[str] = Counter()
+    answers: Counter[str] = Counter()
 
-    async def one() -> None:
+    async def stay_idle() -> None:
         with contextlib.suppress(OSError):
             async with _opened(site.port) as (_, writer):
                 writer.write(b"GET /v1/healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nx: ")
                 await asyncio.sleep(max(0.0, until - time.monotonic()))
-                told["idle"] += 1
+                answers["idle"] += 1
                 return
-        told["closed"] += 1
+        answers["closed"] += 1
 
-    await asyncio.gather(*(one() for _ in range(800)))
-    return told
+    await asyncio.gather(*(stay_idle() for _ in range(800)))
+    return answers
 
 
 async def _reads(site: Site, until: float) -> Counter[str]:
     """Read as fast as 64 connections can."""
-    asked, told = request("GET", f"/v1/agents/{site.attacker.agent}", site.attacker.key), Counter[str]()
+    http_request, answers = request("GET", f"/v1/agents/{site.attacker.agent}", site.attacker.key), Counter[str]()
 
-    async def one() -> None:
+    async def keep_reading() -> None:
         async with Connection(site.port) as connection:
             while time.monotonic() < until:
-                told[str((await connection.ask(asked)).status)] += 1
+                answers[str((await connection.ask(http_request)).status)] += 1
 
-    await asyncio.gather(*(one() for _ in range(64)))
-    return told
+    await asyncio.gather(*(keep_reading() for _ in range(64)))
+    return answers
 
 
 async def _uploads(site: Site, until: float) -> Counter[str]:
     """Write files of 8 MB on eight connections, again and again."""
-    content, told = os.urandom(8 * _MIB), Counter[str]()
+    content, answers = os.urandom(8 * _MIB), Counter[str]()
 
-    async def one(number: int) -> None:
+    async def upload(number: int) -> None:
         path = f"/v1/sessions/{site.attacker.session}/files/{number}.bin"
-        asked = request("PUT", path, site.attacker.key, content)
+        http_request = request("PUT", path, site.attacker.key, content)
         async with Connection(site.port) as connection:
             while time.monotonic() < until:
-                told[str((await connection.ask(asked)).status or "closed")] += 1
+                answers[str((await connection.ask(http_request)).status or "closed")] += 1
 
-    await asyncio.gather(*map(one, range(8)))
-    return told
+    await asyncio.gather(*map(upload, range(8)))
+    return answers
 
 
 _ALIVE = frozenset({"200", "201", "503", "429", "closed"})

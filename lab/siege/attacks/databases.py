@@ -38,7 +38,7 @@ async def _asker(site: Site, url: str) -> Member | str:
     connections = {"main": {"url": url}}
     entry = {"id": "database", "config": {"connections": connections, "seconds": 2}}
     async with Connection(site.port) as connection:
-        made = await connection.ask(
+        created = await connection.ask(
             request(
                 "POST",
                 "/v1/agents",
@@ -46,9 +46,9 @@ async def _asker(site: Site, url: str) -> Member | str:
                 json.dumps({"name": "asker", "capabilities": [entry]}).encode(),
             )
         )
-        if made.status != 201:
-            return f"{made.status} for the agent"
-        agent = made.json["id"]
+        if created.status != 201:
+            return f"{created.status} for the agent"
+        agent = created.json["id"]
         opened = await connection.ask(
             request("POST", "/v1/sessions", site.administrator, json.dumps({"agent_id": agent}).encode())
         )
@@ -65,16 +65,16 @@ async def _queries(site: Site, until: float) -> Counter[str]:
     if isinstance(asker, str):
         return Counter({asker: 1})
     until = time.monotonic() + max(1.0, until - time.monotonic())
-    told, queries = Counter[str](), itertools.cycle(_QUERIES)
+    answers, queries = Counter[str](), itertools.cycle(_QUERIES)
 
     async def work() -> None:
         async with Connection(site.port) as connection:
             while time.monotonic() < until:
-                asked = call(asker, "db_query", json.dumps({"query": next(queries)}))
-                told[await in_time(connection, asked, 60.0)] += 1
+                http_request = call(asker, "db_query", json.dumps({"query": next(queries)}))
+                answers[await in_time(connection, http_request, 60.0)] += 1
 
     await asyncio.gather(*(work() for _ in range(8)))
-    return told
+    return answers
 
 
 async def _locks(site: Site, until: float) -> Counter[str]:
@@ -85,19 +85,19 @@ async def _locks(site: Site, until: float) -> Counter[str]:
     if isinstance(asker, str):
         return Counter({asker: 1})
     until = time.monotonic() + max(1.0, until - time.monotonic())
-    told = Counter[str]()
+    answers = Counter[str]()
     with psycopg.connect(_as(site, "passer"), autocommit=True) as passer:
         passer.execute("SELECT pg_advisory_lock(%s)", (lock_key("writes"),))
-        told["held"] += 1
+        answers["held"] += 1
         async with Connection(site.port) as connection:
             while time.monotonic() < until:
-                held = "SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory'"
-                for (key,) in passer.execute(held).fetchall():
+                lock_query = "SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory'"
+                for (key,) in passer.execute(lock_query).fetchall():
                     passer.execute("SELECT pg_try_advisory_lock(%s)", (key,))
                 query = f"SELECT pg_advisory_lock({lock_key('writes')})"
-                told[await in_time(connection, call(asker, "db_query", json.dumps({"query": query})), 20.0)] += 1
+                answers[await in_time(connection, call(asker, "db_query", json.dumps({"query": query})), 20.0)] += 1
                 await asyncio.sleep(0.05)
-    return told
+    return answers
 
 
 _POSTGRES = ("postgres",)

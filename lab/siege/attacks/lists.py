@@ -38,19 +38,19 @@ _LISTS: tuple[list[dict[str, object]], ...] = (
 
 def _answer(path: str, message: dict[str, Any]) -> bytes:  # JSON
     """Return an answer: each page of tools says that there is another."""
-    said: dict[str, object] = {"jsonrpc": "2.0", "id": message.get("id")}
+    response: dict[str, object] = {"jsonrpc": "2.0", "id": message.get("id")}
     match message.get("method"):
         case "server/discover":
-            found: dict[str, object] = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
-            said["result"] = {**found, "instructions": "x" * 800_000, **_DONE}
+            discovery: dict[str, object] = {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+            response["result"] = {**discovery, "instructions": "x" * 800_000, **_DONE}
         case "tools/list":
             number = int(message["params"].get("cursor") or 0)
             tools = _LISTS[int(path.rpartition("/")[2]) % len(_LISTS)]
             named = [{**tool, "name": f"{tool['name']}-{number}"} for tool in tools]
-            said["result"] = {"tools": named, "nextCursor": str(number + 1), **_DONE}
+            response["result"] = {"tools": named, "nextCursor": str(number + 1), **_DONE}
         case _:
-            said["error"] = {"code": -32601, "message": "there is no such method"}
-    return json.dumps(said, separators=(",", ":")).encode()
+            response["error"] = {"code": -32601, "message": "there is no such method"}
+    return json.dumps(response, separators=(",", ":")).encode()
 
 
 @asynccontextmanager
@@ -84,12 +84,12 @@ async def _looks(site: Site, until: float) -> Counter[str]:
     async with _hostile_servers() as port, Connection(site.port) as connection:
         servers = {f"shop{number}": {"url": f"http://127.0.0.1:{port}/{number}"} for number in range(_SERVERS)}
         agent = {"name": "seller", "mcp_servers": servers, "capabilities": [f"mcp:{name}" for name in servers]}
-        made = await connection.ask(request("POST", "/v1/agents", site.administrator, json.dumps(agent).encode()))
-        if made.status != 201:
-            return Counter({f"{made.status} for the agent": 1})
-        asked = request("GET", f"/v1/agents/{made.json['id']}/mcp-servers", site.administrator)
-        left = max(1.0, until - time.monotonic())
-        return await flood(site.port, time.monotonic() + left, asked, connections=4, timeout=60.0)
+        created = await connection.ask(request("POST", "/v1/agents", site.administrator, json.dumps(agent).encode()))
+        if created.status != 201:
+            return Counter({f"{created.status} for the agent": 1})
+        http_request = request("GET", f"/v1/agents/{created.json['id']}/mcp-servers", site.administrator)
+        remaining = max(1.0, until - time.monotonic())
+        return await flood(site.port, time.monotonic() + remaining, http_request, connections=4, timeout=60.0)
 
 
 ATTACKS = (Attack("hostile lists", _looks, frozenset({"200", "429", "503"}), Bounds(p99=0.5)),)

@@ -16,17 +16,17 @@ from lab.siege.site import Site
 _MIB = 2**20
 
 
-async def _writing(site: Site, until: float, told: Counter[str]) -> None:
-    asked = call(site.attacker, "write_file", '{"path":"/theirs.txt","content":"noted"}')
+async def _writing(site: Site, until: float, answers: Counter[str]) -> None:
+    http_request = call(site.attacker, "write_file", '{"path":"/theirs.txt","content":"noted"}')
     async with Connection(site.ports[1]) as connection:
         while time.monotonic() < until:
-            told[await in_time(connection, asked, 20.0)] += 1
+            answers[await in_time(connection, http_request, 20.0)] += 1
 
 
 async def _frozen(site: Site, until: float) -> Counter[str]:
     """Freeze the second server again and again while it writes, for up to 2 seconds each time."""
-    told, pid = Counter[str](), site.pids[1]
-    writing = [asyncio.ensure_future(_writing(site, until, told)) for _ in range(4)]
+    answers, pid = Counter[str](), site.pids[1]
+    writing = [asyncio.ensure_future(_writing(site, until, answers)) for _ in range(4)]
     try:
         while time.monotonic() < until:
             await asyncio.sleep(random.uniform(0.05, 0.25))  # no secret
@@ -37,17 +37,17 @@ async def _frozen(site: Site, until: float) -> Counter[str]:
                 os.kill(pid, signal.SIGCONT)
     finally:
         await asyncio.gather(*writing)
-    return told
+    return answers
 
 
 async def _large_files(site: Site, until: float) -> Counter[str]:
     """Write files of 60 MB, one after the other."""
-    content, told = os.urandom(60 * _MIB), Counter[str]()
-    asked = request("PUT", f"/v1/sessions/{site.attacker.session}/files/huge.bin", site.attacker.key, content)
+    content, answers = os.urandom(60 * _MIB), Counter[str]()
+    http_request = request("PUT", f"/v1/sessions/{site.attacker.session}/files/huge.bin", site.attacker.key, content)
     async with Connection(site.port) as connection:
-        while not told or time.monotonic() < until:  # to make up so many bytes may take all of the time
-            told[await in_time(connection, asked, 20.0)] += 1
-    return told
+        while not answers or time.monotonic() < until:  # to make up so many bytes may take all of the time
+            answers[await in_time(connection, http_request, 20.0)] += 1
+    return answers
 
 
 _DONE = frozenset({"200", "201", "503", "429"})

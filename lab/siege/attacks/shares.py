@@ -88,8 +88,8 @@ async def _write(port: int, members: list[Member]) -> Counter[str]:
     content, answers = os.urandom(95 * _MB), Counter[str]()
     async with Connection(port) as connection:
         for member in members:
-            asked = request("PUT", f"/v1/sessions/{member.session}/files/huge.bin", member.key, content)
-            answers[await in_time(connection, asked, 60.0)] += 1
+            http_request = request("PUT", f"/v1/sessions/{member.session}/files/huge.bin", member.key, content)
+            answers[await in_time(connection, http_request, 60.0)] += 1
     return answers
 
 
@@ -100,8 +100,8 @@ async def _idle_sockets(site: Site, until: float) -> Counter[str]:
 
 async def _waiting_requests(site: Site, until: float) -> Counter[str]:
     """Have requests of five keys of an organisation wait, more than a server has connections."""
-    asked = [call(member, "sleep", '{"seconds":20}') for member in site.crowd]
-    return await _crowd(5 * _WAITING, until, lambda number: _hold(site.port, asked[number % 5], until))
+    http_requests = [call(member, "sleep", '{"seconds":20}') for member in site.crowd]
+    return await _crowd(5 * _WAITING, until, lambda number: _hold(site.port, http_requests[number % 5], until))
 
 
 async def _crowd(count: int, until: float, come: Callable[[int], Awaitable[str]]) -> Counter[str]:
@@ -110,12 +110,12 @@ async def _crowd(count: int, until: float, come: Callable[[int], Awaitable[str]]
     return Counter(await asyncio.gather(*(come(number) for number in range(count))))
 
 
-async def _hold(port: int, asked: bytes, until: float) -> str:
+async def _hold(port: int, http_request: bytes, until: float) -> str:
     """Open a connection, send a request, if there is one, and wait; return its status, ``held`` if none came."""
     with contextlib.suppress(OSError):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
-            writer.write(asked)
+            writer.write(http_request)
             async with asyncio.timeout(max(0.01, until - time.monotonic())):
                 return (await reader.readline())[9:12].decode() or "closed"
         except TimeoutError:
@@ -131,11 +131,11 @@ async def _large_reads(site: Site, until: float) -> Counter[str]:
     answers = await _write(site.port, members)
 
     async def read(member: Member) -> None:
-        asked = call(member, "read_file", '{"path":"/huge.bin","limit":10}')
+        http_request = call(member, "read_file", '{"path":"/huge.bin","limit":10}')
         async with Connection(site.port) as connection:
-            answers[await in_time(connection, asked, 60.0)] += 1
+            answers[await in_time(connection, http_request, 60.0)] += 1
             while time.monotonic() < until:
-                answers[await in_time(connection, asked, 60.0)] += 1
+                answers[await in_time(connection, http_request, 60.0)] += 1
 
     await asyncio.gather(*(read(member) for member in members for _ in range(8)))
     return answers

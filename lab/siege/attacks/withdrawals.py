@@ -44,11 +44,11 @@ async def _open(site: Site) -> Member:
     return Member(key, agent, session)
 
 
-async def _ask(site: Site, asked: bytes, expected: str) -> bytes:
+async def _ask(site: Site, http_request: bytes, expected: str) -> bytes:
     """Ask until the answer is the ``expected`` one, and return its body. Raises ``TimeoutError``."""
     async with asyncio.timeout(_PATIENCE), Connection(site.port) as connection:
         while True:
-            answer = await connection.ask(asked)
+            answer = await connection.ask(http_request)
             if status(answer) == expected:
                 return answer.body
             await asyncio.sleep(0.1)  # it is busy with the attack before
@@ -56,14 +56,14 @@ async def _ask(site: Site, asked: bytes, expected: str) -> bytes:
 
 async def _call(member: Member, port: int, archived: asyncio.Event, answers: Counter[str]) -> None:
     """Call until 2 seconds after the withdrawal; count the answers, and calls that began too late and were made."""
-    asked = call(member, "add", '{"a":1,"b":2}')
+    http_request = call(member, "add", '{"a":1,"b":2}')
     since: float | None = None
     async with Connection(port) as connection:
         while since is None or time.monotonic() < since + 2 * _SECONDS:
             if since is None and archived.is_set():
                 since = time.monotonic()
             is_late = since is not None and time.monotonic() > since + _SECONDS
-            answer = await in_time(connection, asked, _PATIENCE)
+            answer = await in_time(connection, http_request, _PATIENCE)
             answers[_LATE if is_late and answer == "200" else answer] += 1
 
 

@@ -26,41 +26,41 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small numbers, for a look")
     parser.add_argument("--rate", type=float, default=60, help="calls a second among the crowd")
     parser.add_argument("--save", type=Path, help="put what is found into this file, as JSON, by part")
-    asked = parser.parse_args()
-    if unknown := set(asked.parts) - set(PARTS):
+    options = parser.parse_args()
+    if unknown := set(options.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     missed = False
-    for part in asked.parts or PARTS:
+    for part in options.parts or PARTS:
         before = machine()
-        found, misses = _measure(part, quick=asked.quick, rate=asked.rate)
+        measurement, misses = _measure(part, quick=options.quick, rate=options.rate)
         missed |= bool(misses)
-        _print(part, found, misses)
-        if asked.save:
-            kept: Found = json.loads(asked.save.read_text(encoding="utf-8")) if asked.save.exists() else {}
-            kept[part] = {"machine": before, **found}
-            asked.save.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        _print(part, measurement, misses)
+        if options.save:
+            stored: Found = json.loads(options.save.read_text(encoding="utf-8")) if options.save.exists() else {}
+            stored[part] = {"machine": before, **measurement}
+            options.save.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
     return int(missed)
 
 
 def _measure(part: str, *, quick: bool, rate: float) -> tuple[Found, list[str]]:
     if part == "replicas":
-        found = replicas.measure(replicas.Sizes((1, 2), 1, 2.0) if quick else replicas.Sizes())
-        return found, replicas.misses(found)
+        measurement = replicas.measure(replicas.Sizes((1, 2), 1, 2.0) if quick else replicas.Sizes())
+        return measurement, replicas.misses(measurement)
     if part == "workers":
-        found = workers.measure(workers.Sizes(runs=60, rounds=1) if quick else workers.Sizes())
-        return found, workers.misses(found)
+        measurement = workers.measure(workers.Sizes(runs=60, rounds=1) if quick else workers.Sizes())
+        return measurement, workers.misses(measurement)
     if part == "writers":
         return writers.measure(writers.Sizes((1, 2), 1, 2.0) if quick else writers.Sizes()), []
     sizes = crowd.Sizes(400, 100, rate, 5.0) if quick else crowd.Sizes(rate=rate)
-    found = crowd.measure(part.removeprefix("crowd-"), sizes)
-    return found, crowd.misses(found)
+    measurement = crowd.measure(part.removeprefix("crowd-"), sizes)
+    return measurement, crowd.misses(measurement)
 
 
-def _print(part: str, found: Found, misses: Iterable[str]) -> None:
+def _print(part: str, measurement: Found, misses: Iterable[str]) -> None:
     console = Console(width=160)
-    rows = found.get("rows", [found])
+    rows = measurement.get("rows", [measurement])
     table = Table(title=part)
     for name in rows[0]:
         table.add_column(name)
@@ -73,7 +73,7 @@ def _print(part: str, found: Found, misses: Iterable[str]) -> None:
 
 def _text(value: Any) -> str:  # any JSON
     if isinstance(value, dict):
-        return "\n".join(f"{name} {one}" for name, one in cast(Found, value).items())
+        return "\n".join(f"{name} {member}" for name, member in cast(Found, value).items())
     return str(value)
 
 

@@ -22,12 +22,12 @@ class Called:
     cpu: float
 
 
-def keep_busy(port: int, sessions: Sequence[tuple[str, str]], at_once: int, seconds: float) -> Called:
+def keep_busy(port: int, sessions: Sequence[tuple[str, str]], concurrency: int, seconds: float) -> Called:
     """Make calls with effects, each the next when the one before is answered, in sessions given with their keys."""
-    return asyncio.run(_keep_busy(port, sessions, at_once, seconds))
+    return asyncio.run(_keep_busy(port, sessions, concurrency, seconds))
 
 
-async def _keep_busy(port: int, sessions: Sequence[tuple[str, str]], at_once: int, seconds: float) -> Called:
+async def _keep_busy(port: int, sessions: Sequence[tuple[str, str]], concurrency: int, seconds: float) -> Called:
     until, began = time.monotonic() + seconds, time.process_time()
     taken: list[float] = []
     odd = 0
@@ -35,14 +35,14 @@ async def _keep_busy(port: int, sessions: Sequence[tuple[str, str]], at_once: in
     async def work(place: int) -> None:
         nonlocal odd
         session, key = sessions[place % len(sessions)]
-        asked = call(session, key, "keep", text="a call with an effect")
+        http_request = call(session, key, "keep", text="a call with an effect")
         async with Connection(port) as connection:
             while time.monotonic() < until:
                 started = time.perf_counter()
                 async with asyncio.timeout(CALL_SECONDS):
-                    answer = await connection.ask(asked)
+                    answer = await connection.ask(http_request)
                 taken.append(time.perf_counter() - started)
                 odd += answer.status != 200
 
-    await asyncio.gather(*(work(place) for place in range(at_once)))
+    await asyncio.gather(*(work(place) for place in range(concurrency)))
     return Called(taken, odd, time.process_time() - began)

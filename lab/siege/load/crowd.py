@@ -43,21 +43,21 @@ def measure(engine: str, sizes: Sizes) -> dict[str, Any]:
         script.write_text(SCRIPT)
         admin = host.make_key("admin", org=None, scopes=("capset:admin",))
         with host.serving("server", "--model", f"script:{script}") as server:
-            found = asyncio.run(_measure(server, admin, sizes))
+            measurement = asyncio.run(_measure(server, admin, sizes))
         host.run("audit", "verify")
-    return found
+    return measurement
 
 
-def misses(found: dict[str, Any]) -> list[str]:
+def misses(measurement: dict[str, Any]) -> list[str]:
     """Return what of the targets a measurement misses."""
-    followers = found["followers"]
-    held = {
-        f"p99 of a call below {TARGET_MS:g} ms": found["calls"]["p99"] < TARGET_MS,
-        "memory below 1 GB": found["peak_rss"] < TARGET_BYTES,
-        f"answers as expected, not {found['odd']}": not found["odd"],
+    followers = measurement["followers"]
+    bounds_met = {
+        f"p99 of a call below {TARGET_MS:g} ms": measurement["calls"]["p99"] < TARGET_MS,
+        "memory below 1 GB": measurement["peak_rss"] < TARGET_BYTES,
+        f"answers as expected, not {measurement['odd']}": not measurement["odd"],
         "every stream open to the end, with all of its events": followers["complete"] == followers["opened"],
     }
-    return [name for name, is_held in held.items() if not is_held]
+    return [name for name, is_held in bounds_met.items() if not is_held]
 
 
 async def _measure(server: Server, admin: str, sizes: Sizes) -> dict[str, Any]:
@@ -65,7 +65,7 @@ async def _measure(server: Server, admin: str, sizes: Sizes) -> dict[str, Any]:
     tenants = await make_tenants(connections, admin, PRINCIPALS, orgs=ORGS)
     started, idle = time.perf_counter(), usage(server.pid)
     sessions = await make_sessions(connections, tenants, sizes.sessions)
-    made = time.perf_counter() - started
+    making_seconds = time.perf_counter() - started
     followed = sessions[: sizes.followers]
     followers = await _open(server.port, followed)
     opened = usage(server.pid)
@@ -81,43 +81,47 @@ async def _measure(server: Server, admin: str, sizes: Sizes) -> dict[str, Any]:
     )
     share = (cpu_seconds(server.pid) - before) / (time.perf_counter() - since)
     await _arrived(followers)
-    held = usage(server.pid)
-    complete = sum(one.is_open and not one.gaps and one.turns == 1 for one in followers)
-    found = {
-        "sessions": {"made": len(sessions), "per_second": round(len(sessions) / made)},
-        "followers": {"opened": len(followers), "complete": complete, "events": sum(one.events for one in followers)},
+    loaded = usage(server.pid)
+    complete = sum(follower.is_open and not follower.gaps and follower.turns == 1 for follower in followers)
+    measurement = {
+        "sessions": {"made": len(sessions), "per_second": round(len(sessions) / making_seconds)},
+        "followers": {
+            "opened": len(followers),
+            "complete": complete,
+            "events": sum(follower.events for follower in followers),
+        },
         "rate": sizes.rate,
         "seconds": sizes.seconds,
         "calls": percentiles(timings.seconds["call"]),
         "turns": percentiles(timings.seconds["turn"]),
         "odd": dict(timings.odd),
         "peak_rss": peak_rss(server.pid),
-        "rss": {"idle": idle.rss, "opened": opened.rss, "loaded": held.rss},
-        "descriptors": held.descriptors,
-        "threads": held.threads,
+        "rss": {"idle": idle.rss, "opened": opened.rss, "loaded": loaded.rss},
+        "descriptors": loaded.descriptors,
+        "threads": loaded.threads,
         "server_cores": round(share, 2),
     }
-    for one in followers:
-        one.close()
+    for follower in followers:
+        follower.close()
     connections.close()
-    return found
+    return measurement
 
 
 async def _open(port: int, followed: Sequence[tuple[Tenant, str]]) -> list[Follower]:
-    left, found = iter(followed), list[Follower]()
+    remaining, followers = iter(followed), list[Follower]()
 
     async def work() -> None:
-        for owner, session in left:
-            found.append(await Follower.open(port, session, owner.key))
+        for owner, session in remaining:
+            followers.append(await Follower.open(port, session, owner.key))
 
     await asyncio.gather(*(work() for _ in range(OPEN_AT_ONCE)))
-    return found
+    return followers
 
 
 async def _arrived(followers: Sequence[Follower]) -> None:
     """Wait until every stream has told of the end of its turn, or for as long as that may take."""
     end = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < end and not all(one.turns or not one.is_open for one in followers):  # noqa: ASYNC110
+    while time.monotonic() < end and not all(follower.turns or not follower.is_open for follower in followers):  # noqa: ASYNC110
         await asyncio.sleep(0.1)
 
 
@@ -142,10 +146,10 @@ class _Load:
         path = f"/v1/sessions/{session}/messages"
         await self._ask("turn", due, post(path, owner.key, {"content": "go on"}), 202)
 
-    async def _ask(self, kind: str, due: float, asked: bytes, status: int) -> None:
+    async def _ask(self, kind: str, due: float, http_request: bytes, status: int) -> None:
         timings, problem = self.timings, None
         try:
-            expect(await self._connections.ask(asked), status)
+            expect(await self._connections.ask(http_request), status)
         except Exception as error:  # whatever it is, it is counted and told
             problem = str(error) or type(error).__name__
         timings.note(kind, time.perf_counter() - due, problem)

@@ -54,11 +54,11 @@ class Follower(asyncio.Protocol):
             self._began.set_result(None)
         self._rest += data
         end = 0
-        for found in _EVENT.finditer(self._rest):
-            self.gaps += int(found[1]) != self.events + 1
-            self.events = int(found[1])
-            self.turns += found[2] == b"turn.ended"
-            end = found.end()
+        for match in _EVENT.finditer(self._rest):
+            self.gaps += int(match[1]) != self.events + 1
+            self.events = int(match[1])
+            self.turns += match[2] == b"turn.ended"
+            end = match.end()
         self._rest = self._rest[max(end, len(self._rest) - _TAIL) :]
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -56,26 +56,28 @@ def measure(sizes: Sizes, *, shares: Sequence[float | None] | None = None) -> di
         keys = [(share, count) for share in chosen for count in sizes.servers]
         rounds = [{key: field.measure(key[1], key[0], sizes.seconds) for key in keys} for _ in range(sizes.rounds)]
         with psycopg.connect(url) as connection:
-            written = connection.execute(_COUNT).fetchone()
+            count_row = connection.execute(_COUNT).fetchone()
         host.run("audit", "verify")
-    found = [_row(share, count, [one[share, count] for one in rounds]) for share, count in keys]
-    return {"rows": found, "acknowledged": field.acknowledged, "written": (written or (0,))[0], "verified": True}
+    rows = [_row(share, count, [measured[share, count] for measured in rounds]) for share, count in keys]
+    return {"rows": rows, "acknowledged": field.acknowledged, "written": (count_row or (0,))[0], "verified": True}
 
 
-def misses(found: dict[str, Any]) -> list[str]:
+def misses(measurement: dict[str, Any]) -> list[str]:
     """Return what of the promises a measurement misses; a ratio where the servers share the cores is no promise."""
-    problems = [f"{row['odd']} odd answers of {row['servers']} servers" for row in found["rows"] if row["odd"]]
-    if found["written"] != found["acknowledged"]:
-        problems.append(f"{found['acknowledged']} calls were acknowledged, and {found['written']} are on record")
-    ratio = ratios(found).get((SHARE, 2))
+    problems = [f"{row['odd']} odd answers of {row['servers']} servers" for row in measurement["rows"] if row["odd"]]
+    if measurement["written"] != measurement["acknowledged"]:
+        problems.append(
+            f"{measurement['acknowledged']} calls were acknowledged, and {measurement['written']} are on record"
+        )
+    ratio = ratios(measurement).get((SHARE, 2))
     if ratio is not None and ratio < TARGET:
         problems.append(f"two servers took {ratio:.2f} times the calls of one, not {TARGET}")
     return problems
 
 
-def ratios(found: dict[str, Any]) -> dict[tuple[float | None, int], float]:
+def ratios(measurement: dict[str, Any]) -> dict[tuple[float | None, int], float]:
     """Return how many times the calls of one server several took, by the cores of each and their number."""
-    rates = {(row["cores_each"], row["servers"]): row["rate"] for row in found["rows"]}
+    rates = {(row["cores_each"], row["servers"]): row["rate"] for row in measurement["rows"]}
     return {key: rate / rates[key[0], 1] for key, rate in rates.items() if (key[0], 1) in rates}
 
 
@@ -90,7 +92,7 @@ class _Measured:
 
     @property
     def calls(self) -> int:
-        return sum(len(one.seconds) for one in self.called)
+        return sum(len(caller.seconds) for caller in self.called)
 
 
 class _Field:
@@ -105,7 +107,7 @@ class _Field:
     def measure(self, count: int, share: float | None, seconds: float) -> _Measured:
         """Keep the first servers busy, each by callers in a process of its own."""
         chosen = self._servers[:count]
-        pids = [one.pid for one in chosen]
+        pids = [server.pid for server in chosen]
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(count, context) as pool, limited(pids, share):
             self._call(pool, chosen, WARM_SECONDS)
@@ -115,35 +117,35 @@ class _Field:
         return _Measured(called, seconds, after[0] - before[0], after[1] - before[1])
 
     def _call(self, pool: ProcessPoolExecutor, chosen: Sequence[Server], seconds: float) -> list[Called]:
-        working = [pool.submit(keep_busy, one.port, self._sessions, AT_ONCE, seconds) for one in chosen]
-        called = [one.result() for one in working]
-        self.acknowledged += sum(len(one.seconds) - one.odd for one in called)
+        working = [pool.submit(keep_busy, server.port, self._sessions, AT_ONCE, seconds) for server in chosen]
+        called = [future.result() for future in working]
+        self.acknowledged += sum(len(caller.seconds) - caller.odd for caller in called)
         return called
 
 
 async def _sessions(server: Server, admin: str) -> list[tuple[str, str]]:
     connections = Connections(server.port)
     tenants = await make_tenants(connections, admin, TENANTS, orgs=ORGS)
-    made = await make_sessions(connections, tenants, AT_ONCE)
+    owned_sessions = await make_sessions(connections, tenants, AT_ONCE)
     connections.close()
-    return [(session, tenant.key) for tenant, session in made]
+    return [(session, tenant.key) for tenant, session in owned_sessions]
 
 
 def _row(share: float | None, count: int, rounds: Sequence[_Measured]) -> dict[str, Any]:
-    calls = sum(one.calls for one in rounds)
-    taken = sum(one.seconds for one in rounds)
+    calls = sum(measured.calls for measured in rounds)
+    taken = sum(measured.seconds for measured in rounds)
     used = {
-        "server": sum(one.servers for one in rounds),
-        "postgres": sum(one.postgres for one in rounds),
-        "callers": sum(each.cpu for one in rounds for each in one.called),
+        "server": sum(measured.servers for measured in rounds),
+        "postgres": sum(measured.postgres for measured in rounds),
+        "callers": sum(each.cpu for measured in rounds for each in measured.called),
     }
     return {
         "servers": count,
         "cores_each": share,
-        "rate": round(statistics.median(one.calls / one.seconds for one in rounds), 1),
-        "rates": [round(one.calls / one.seconds, 1) for one in rounds],
-        "calls": percentiles([second for one in rounds for each in one.called for second in each.seconds]),
-        "odd": sum(each.odd for one in rounds for each in one.called),
+        "rate": round(statistics.median(measured.calls / measured.seconds for measured in rounds), 1),
+        "rates": [round(measured.calls / measured.seconds, 1) for measured in rounds],
+        "calls": percentiles([second for measured in rounds for each in measured.called for second in each.seconds]),
+        "odd": sum(each.odd for measured in rounds for each in measured.called),
         "cores": {name: round(seconds / taken, 2) for name, seconds in used.items()},
         "microseconds_a_call": {name: round(seconds / calls * 1e6) for name, seconds in used.items()},
     }

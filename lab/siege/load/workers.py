@@ -53,16 +53,16 @@ def measure(sizes: Sizes, *, shares: Sequence[float | None] | None = None) -> di
         keys = [(share, count) for share in chosen for count in sizes.workers]
         rounds = [{key: field.measure(key[1], key[0]) for key in keys} for _ in range(sizes.rounds)]
         with psycopg.connect(url) as connection:
-            written = connection.execute(_WRITTEN).fetchone()
+            count_row = connection.execute(_WRITTEN).fetchone()
         host.run("audit", "verify")
-    found = [_row(share, count, [one[share, count] for one in rounds]) for share, count in keys]
-    return {"rows": found, "queued": field.queued, "written": (written or (0,))[0], "verified": True}
+    rows = [_row(share, count, [measured[share, count] for measured in rounds]) for share, count in keys]
+    return {"rows": rows, "queued": field.queued, "written": (count_row or (0,))[0], "verified": True}
 
 
-def misses(found: dict[str, Any]) -> list[str]:
+def misses(measurement: dict[str, Any]) -> list[str]:
     """Return what of the promises a measurement misses: each run is done once."""
-    if found["written"] != found["queued"]:
-        return [f"{found['queued']} runs were queued, and {found['written']} are on record"]
+    if measurement["written"] != measurement["queued"]:
+        return [f"{measurement['queued']} runs were queued, and {measurement['written']} are on record"]
     return []
 
 
@@ -129,16 +129,16 @@ class _Field:
 
 async def _sessions(server: Server, admin: str, count: int) -> list[tuple[Tenant, str]]:
     connections = Connections(server.port)
-    made = await make_sessions(connections, await make_tenants(connections, admin, 4, orgs=2), count)
+    owned_sessions = await make_sessions(connections, await make_tenants(connections, admin, 4, orgs=2), count)
     connections.close()
-    return made
+    return owned_sessions
 
 
 def _row(share: float | None, count: int, rounds: Sequence[_Measured]) -> dict[str, Any]:
     return {
         "workers": count,
         "cores_each": share,
-        "rate": round(statistics.median(one.rate for one in rounds), 1),
-        "rates": [round(one.rate, 1) for one in rounds],
-        "milliseconds_of_cpu": round(statistics.median(one.cpu for one in rounds) * 1e3, 1),
+        "rate": round(statistics.median(measured.rate for measured in rounds), 1),
+        "rates": [round(measured.rate, 1) for measured in rounds],
+        "milliseconds_of_cpu": round(statistics.median(measured.cpu for measured in rounds) * 1e3, 1),
     }

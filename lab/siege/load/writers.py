@@ -44,15 +44,15 @@ class Sizes:
 def measure(sizes: Sizes) -> dict[str, Any]:
     """Return the records a second of one chain, and of a chain each, which share no lock: an upper bound."""
     with database("postgres") as (_, url):
-        most = max(sizes.writers)
+        maximum = max(sizes.writers)
         with psycopg.connect(url, autocommit=True) as connection:
-            for number in range(most):
+            for number in range(maximum):
                 connection.execute(f"CREATE DATABASE chain{number}".encode())
-        urls = [url.replace("/postgres?", f"/chain{number}?") for number in range(most)]
+        urls = [url.replace("/postgres?", f"/chain{number}?") for number in range(maximum)]
         plans = [(count, chains) for count in sizes.writers for chains in sorted({1, count})]
         rounds = [{plan: _measure(urls, *plan, sizes.seconds) for plan in plans} for _ in range(sizes.rounds)]
         asyncio.run(_verify(urls))
-    return {"rows": [_row(*plan, [one[plan] for one in rounds]) for plan in plans], "verified": True}
+    return {"rows": [_row(*plan, [measured[plan] for measured in rounds]) for plan in plans], "verified": True}
 
 
 @dataclass
@@ -78,7 +78,7 @@ def _measure(urls: Sequence[str], writers: int, chains: int, seconds: float) -> 
         working = [pool.submit(_write, urls[number % chains], seconds, ready) for number in range(writers)]
         ready.wait()
         with _watched(urls[0], seconds) as locks:
-            calls = sum(one.result() for one in working)
+            calls = sum(future.result() for future in working)
     return _Measured(2 * calls, seconds, locks)
 
 
@@ -112,22 +112,22 @@ async def _calls(url: str, seconds: float, ready: threading.Barrier) -> int:
 @contextmanager
 def _watched(url: str, seconds: float) -> Generator[_Locks]:
     """Look at the lock of a database's writers for so many seconds."""
-    found = _Locks()
+    locks = _Locks()
 
     def look() -> None:
         until = time.monotonic() + seconds
         with psycopg.connect(url, autocommit=True) as connection:
             while time.monotonic() < until:
                 row = connection.execute(_LOCKS).fetchone() or (0, 0)
-                found.looks += 1
-                found.held += row[0] > 0
-                found.waiting += row[1] > 0
+                locks.looks += 1
+                locks.held += row[0] > 0
+                locks.waiting += row[1] > 0
                 time.sleep(LOOK_SECONDS)
 
     watching = threading.Thread(target=look)
     watching.start()
     try:
-        yield found
+        yield locks
     finally:
         watching.join()
 
@@ -141,12 +141,12 @@ async def _verify(urls: Sequence[str]) -> None:
 
 
 def _row(writers: int, chains: int, rounds: Sequence[_Measured]) -> dict[str, Any]:
-    looks = sum(one.locks.looks for one in rounds) or 1
+    looks = sum(measured.locks.looks for measured in rounds) or 1
     return {
         "writers": writers,
         "chains": chains,
-        "records": round(statistics.median(one.records / one.seconds for one in rounds)),
-        "rates": [round(one.records / one.seconds) for one in rounds],
-        "lock_held": round(sum(one.locks.held for one in rounds) / looks, 2),
-        "others_wait": round(sum(one.locks.waiting for one in rounds) / looks, 2),
+        "records": round(statistics.median(measured.records / measured.seconds for measured in rounds)),
+        "rates": [round(measured.records / measured.seconds) for measured in rounds],
+        "lock_held": round(sum(measured.locks.held for measured in rounds) / looks, 2),
+        "others_wait": round(sum(measured.locks.waiting for measured in rounds) / looks, 2),
     }

@@ -23,14 +23,14 @@ def main() -> int:
     parser.add_argument("--every", type=float, default=5, help="seconds between two samples")
     parser.add_argument("--pace", type=float, default=1, help="how many times the usual rate")
     parser.add_argument("--save", type=Path, help="write the report there, as JSON, and its chart beside it, as SVG")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     report: dict[str, Any] = {
         "machine": machine(),
-        **soak(asked.engine, asked.minutes * 60, every=asked.every, pace=asked.pace),
+        **soak(options.engine, options.minutes * 60, every=options.every, pace=options.pace),
     }
-    if asked.save:
-        asked.save.write_text(text_of(report), encoding="utf-8")
-        asked.save.with_suffix(".svg").write_text(chart(report), encoding="utf-8")
+    if options.save:
+        options.save.write_text(text_of(report), encoding="utf-8")
+        options.save.with_suffix(".svg").write_text(chart(report), encoding="utf-8")
     table = Table(title=f"{report['seconds'] / 60:.1f} minutes of mixed load, {report['engine']}: milliseconds")
     for column in ("kind", "count", "p50", "p95", "p99", "max"):
         table.add_column(column, justify="left" if column == "kind" else "right")
@@ -40,10 +40,10 @@ def main() -> int:
     console.print(table)
     grown = ", ".join(f"{name} {by:+,}" for name, by in report["growth"].items())
     console.print(f"growth: {grown}; at most {report['peak_rss'] / 1e6:.0f} MB; the record verifies")
-    found = problems(report)
-    for problem in found:
+    failures = problems(report)
+    for problem in failures:
         console.print(f"failed: {problem}", markup=False)
-    return int(bool(found))
+    return int(bool(failures))
 
 
 if __name__ == "__main__":

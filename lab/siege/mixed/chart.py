@@ -22,10 +22,10 @@ def chart(report: dict[str, Any]) -> str:
     samples = report["samples"]
     panels: tuple[tuple[str, dict[str, Points]], ...] = (
         ("milliseconds, 99th percentile of each sample", _times(samples)),
-        ("memory, MB", {"RSS": [(one["at"], one["rss"] / 1e6) for one in samples]}),
+        ("memory, MB", {"RSS": [(sample["at"], sample["rss"] / 1e6) for sample in samples]}),
         (
             "descriptors and threads",
-            {name: [(one["at"], one[name]) for one in samples] for name in ("descriptors", "threads")},
+            {name: [(sample["at"], sample[name]) for sample in samples] for name in ("descriptors", "threads")},
         ),
     )
     height = _TOP + len(panels) * (_PANEL + _GAP)
@@ -41,21 +41,23 @@ def chart(report: dict[str, Any]) -> str:
 
 def _times(samples: Sequence[dict[str, Any]]) -> dict[str, Points]:
     kinds = ("read call", "call with an effect", "agent's turn", "console page")
-    return {kind: [(one["at"], one["p99"][kind]) for one in samples if kind in one["p99"]] for kind in kinds}
+    return {
+        kind: [(sample["at"], sample["p99"][kind]) for sample in samples if kind in sample["p99"]] for kind in kinds
+    }
 
 
 def _panel(top: int, title: str, series: dict[str, Points], seconds: float) -> Iterator[str]:
-    most = max((value for points in series.values() for _, value in points), default=1) * 1.05 or 1
+    maximum = max((value for points in series.values() for _, value in points), default=1) * 1.05 or 1
     end = max(seconds, *(at for points in series.values() for at, _ in points), 1)
 
     def x(at: float) -> float:
         return _LEFT + at / end * (_WIDTH - _LEFT - 16)
 
     def y(value: float) -> float:
-        return top + _PANEL - value / most * (_PANEL - 12)
+        return top + _PANEL - value / maximum * (_PANEL - 12)
 
     yield f'<text x="{_LEFT}" y="{top - 6}" font-weight="bold">{escape(title)}</text>'
-    yield from _axes(top, most, end, x, y)
+    yield from _axes(top, maximum, end, x, y)
     for place, (name, points) in enumerate(series.items()):
         colour = _COLOURS[place % len(_COLOURS)]
         drawn = " ".join(f"{x(at):.1f},{y(value):.1f}" for at, value in _thinned(points, end))
@@ -64,23 +66,25 @@ def _panel(top: int, title: str, series: dict[str, Points], seconds: float) -> I
         yield f'<text x="{at}" y="{top - 6}" text-anchor="end" fill="{colour}">{escape(name)}</text>'
 
 
-def _axes(top: int, most: float, end: float, x: Callable[[float], float], y: Callable[[float], float]) -> Iterator[str]:
+def _axes(
+    top: int, maximum: float, end: float, x: Callable[[float], float], y: Callable[[float], float]
+) -> Iterator[str]:
     for share in (0.0, 0.5, 1.0):
-        value = share * most / 1.05
+        value = share * maximum / 1.05
         at = f"{y(value):.1f}"
         yield f'<line x1="{_LEFT}" y1="{at}" x2="{_WIDTH - 16}" y2="{at}" stroke="{_INK}" stroke-opacity="0.3"/>'
         yield f'<text x="{_LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{value:,.0f}</text>'
     for share in (0.0, 0.25, 0.5, 0.75, 1.0):
         at, anchor = f"{x(share * end):.1f}", "end" if share == 1 else "middle"
-        told = f"{share * end / 60:.3g} min"
-        yield f'<text x="{at}" y="{top + _PANEL + 16}" text-anchor="{anchor}">{told}</text>'
+        label = f"{share * end / 60:.3g} min"
+        yield f'<text x="{at}" y="{top + _PANEL + 16}" text-anchor="{anchor}">{label}</text>'
 
 
 def _thinned(points: Points, end: float) -> Points:
     """Return at most one point for each part of the time, the highest."""
-    found: dict[int, tuple[float, float]] = {}
+    highest: dict[int, tuple[float, float]] = {}
     for at, value in points:
         part = int(at / end * _BUCKETS)
-        if part not in found or value > found[part][1]:
-            found[part] = at, value
-    return [*found.values()]
+        if part not in highest or value > highest[part][1]:
+            highest[part] = at, value
+    return [*highest.values()]

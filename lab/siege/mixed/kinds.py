@@ -31,28 +31,28 @@ class Kind:
     work: Callable[[Town], Awaitable[float]]
 
 
-async def _timed(town: Town, asked: bytes, *statuses: int) -> float:
+async def _timed(town: Town, http_request: bytes, *statuses: int) -> float:
     started = time.perf_counter()
-    expect(await town.connections.ask(asked), *statuses)
+    expect(await town.connections.ask(http_request), *statuses)
     return time.perf_counter() - started
 
 
 async def _read(town: Town) -> float:
     """Make a call that only reads."""
-    one, session, number = town.next()
-    return await _timed(town, call(session, one.tenant.key, "repeat", text=f"number {number}"), 200)
+    household, session, number = town.next()
+    return await _timed(town, call(session, household.tenant.key, "repeat", text=f"number {number}"), 200)
 
 
 async def _write(town: Town) -> float:
     """Make a call that has an effect: its intent is durable before, its outcome after."""
-    one, session, number = town.next()
-    return await _timed(town, call(session, one.tenant.key, "keep", text=f"number {number}"), 200)
+    household, session, number = town.next()
+    return await _timed(town, call(session, household.tenant.key, "keep", text=f"number {number}"), 200)
 
 
 async def _file(town: Town) -> float:
     """Write a file by a tool, put another, read it and delete it."""
-    one, session, number = town.next()
-    path, key = f"/v1/sessions/{session}/files/put{number}.txt", one.tenant.key
+    household, session, number = town.next()
+    path, key = f"/v1/sessions/{session}/files/put{number}.txt", household.tenant.key
     text = f"line {number}\n" * (200 * (1 + number % 20))
     name = f"/note{number % FILES}.txt"
     seconds = await _timed(town, call(session, key, "write_file", path=name, content=text), 200)
@@ -67,42 +67,42 @@ async def _file(town: Town) -> float:
 
 async def _approval(town: Town) -> float:
     """Ask for a call, have somebody else decide, and make it again: two of three are approved."""
-    one, session, number = town.next()
-    asked = call(session, one.tenant.key, "pay", to=f"number {number}")
+    household, session, number = town.next()
+    http_request = call(session, household.tenant.key, "pay", to=f"number {number}")
     started = time.perf_counter()
-    approval = expect(await town.connections.ask(asked), 202)["approval"]
+    approval = expect(await town.connections.ask(http_request), 202)["approval"]
     verdict = "reject" if number % 3 == 0 else "approve"
     path = f"/v1/approvals/{approval}/{verdict}"
     body = {"note": "not this one"} if verdict == "reject" else {}
-    expect(await town.connections.ask(post(path, one.approver, body)), 200)
-    expect(await town.connections.ask(asked), 403 if verdict == "reject" else 200)
+    expect(await town.connections.ask(post(path, household.approver, body)), 200)
+    expect(await town.connections.ask(http_request), 403 if verdict == "reject" else 200)
     return time.perf_counter() - started
 
 
 async def _turn(town: Town) -> float:
     """Have an agent take a turn, with a call, in a session of its own, and read its events to their end."""
-    one, _, _ = town.next()
-    session = await town.open_session(one)
+    household, _, _ = town.next()
+    session = await town.open_session(household)
     path = f"/v1/sessions/{session}/messages"
-    asked = post(path, one.tenant.key, {"content": "keep it"}, accept="text/event-stream")
+    http_request = post(path, household.tenant.key, {"content": "keep it"}, accept="text/event-stream")
     started = time.perf_counter()
-    answer = await town.connections.ask(asked)
+    answer = await town.connections.ask(http_request)
     seconds = time.perf_counter() - started
     if answer.status != 200 or b"event: turn.ended" not in answer.body or b'"tool":"keep"' not in answer.body:
         raise UnexpectedAnswer(answer)
-    await town.delete_session(one, session)
+    await town.delete_session(household, session)
     return seconds
 
 
 async def _follow(town: Town) -> float:
     """Follow a session's events, have its agent take a turn, stay a while, and leave without a word."""
-    one, _, _ = town.next()
-    session = await town.open_session(one)
-    follower = await Follower.open(town.connections.port, session, one.tenant.key)
+    household, _, _ = town.next()
+    session = await town.open_session(household)
+    follower = await Follower.open(town.connections.port, session, household.tenant.key)
     try:
         started = time.perf_counter()
-        asked = post(f"/v1/sessions/{session}/messages", one.tenant.key, {"content": "keep it"})
-        expect(await town.connections.ask(asked), 202)
+        http_request = post(f"/v1/sessions/{session}/messages", household.tenant.key, {"content": "keep it"})
+        expect(await town.connections.ask(http_request), 202)
         while not follower.turns and time.perf_counter() - started < EVENT_SECONDS:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
         seconds = time.perf_counter() - started
@@ -113,13 +113,13 @@ async def _follow(town: Town) -> float:
             raise RuntimeError("a stream of events was closed by the server")
     finally:
         follower.close()
-    await town.delete_session(one, session)
+    await town.delete_session(household, session)
     return seconds
 
 
 async def _mcp(town: Town) -> float:
     """Call a tool over MCP."""
-    one, session, number = town.next()
+    household, session, number = town.next()
     meta = {
         "io.modelcontextprotocol/protocolVersion": _VERSION,
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -133,9 +133,9 @@ async def _mcp(town: Town) -> float:
         "mcp-method": "tools/call",
         "mcp-name": "keep",
     }
-    asked = request("POST", f"/mcp/sessions/{session}", one.tenant.key, body, headers)
+    http_request = request("POST", f"/mcp/sessions/{session}", household.tenant.key, body, headers)
     started = time.perf_counter()
-    answer = await town.connections.ask(asked)
+    answer = await town.connections.ask(http_request)
     if answer.status != 200 or b'"result"' not in answer.body or b'"isError":true' in answer.body:
         raise UnexpectedAnswer(answer)
     return time.perf_counter() - started
@@ -143,37 +143,37 @@ async def _mcp(town: Town) -> float:
 
 async def _page(town: Town) -> float:
     """Look at a page of the console."""
-    one, _, number = town.next()
-    asked = request("GET", _PAGES[number // 7 % len(_PAGES)], headers={"cookie": one.cookie})
-    return await _timed(town, asked, 200)
+    household, _, number = town.next()
+    http_request = request("GET", _PAGES[number // 7 % len(_PAGES)], headers={"cookie": household.cookie})
+    return await _timed(town, http_request, 200)
 
 
 async def _audit(town: Town) -> float:
     """Read the record: a page of it, a page of one tool's, or a summary."""
-    one, _, number = town.next()
+    household, _, number = town.next()
     path = ("/v1/audit?limit=50", "/v1/audit?tool=keep&limit=20", "/v1/audit/summary")[number // 7 % 3]
-    return await _timed(town, request("GET", path, one.tenant.key), 200)
+    return await _timed(town, request("GET", path, household.tenant.key), 200)
 
 
 async def _refused(town: Town) -> float:
     """Ask for what is refused: a tool that is not there, or arguments that do not fit."""
-    one, session, number = town.next()
+    household, session, number = town.next()
     if number // 7 % 2:
-        return await _timed(town, call(session, one.tenant.key, "no_such_tool"), 404)
-    return await _timed(town, call(session, one.tenant.key, "keep", words="not an argument"), 422)
+        return await _timed(town, call(session, household.tenant.key, "no_such_tool"), 404)
+    return await _timed(town, call(session, household.tenant.key, "keep", words="not an argument"), 422)
 
 
 async def _session(town: Town) -> float:
     """Create a session, look at it, and delete one that was used before."""
-    one, _, _ = town.next()
+    household, _, _ = town.next()
     started = time.perf_counter()
-    session = await town.open_session(one)
+    session = await town.open_session(household)
     seconds = time.perf_counter() - started
-    await _timed(town, request("GET", f"/v1/sessions/{session}/snapshot", one.tenant.key), 200)
-    one.sessions.append(session)
-    one.retired.append(one.sessions.popleft())
-    if len(one.retired) > KEPT:
-        await town.delete_session(one, one.retired.popleft())
+    await _timed(town, request("GET", f"/v1/sessions/{session}/snapshot", household.tenant.key), 200)
+    household.sessions.append(session)
+    household.retired.append(household.sessions.popleft())
+    if len(household.retired) > KEPT:
+        await town.delete_session(household, household.retired.popleft())
     return seconds
 
 

@@ -39,23 +39,23 @@ class Sampler:
         while True:
             await asyncio.sleep(every)
             now, cpu = time.monotonic(), cpu_seconds(self._pid)
-            held = usage(self._pid)
+            process_usage = usage(self._pid)
             new = {kind: times[taken.get(kind, 0) :] for kind, times in self.timings.seconds.items()}
             taken = {kind: len(times) for kind, times in self.timings.seconds.items()}
-            found = self.timings.odd.total()
+            error_count = self.timings.odd.total()
             self.samples.append(
                 {
                     "at": round(now - started, 1),
-                    "rss": held.rss,
-                    "descriptors": held.descriptors,
-                    "threads": held.threads,
+                    "rss": process_usage.rss,
+                    "descriptors": process_usage.descriptors,
+                    "threads": process_usage.threads,
                     "cores": round((cpu - before) / (now - looked), 2),
                     "load": round(os.getloadavg()[0], 2),
-                    "errors": found - errors,
+                    "errors": error_count - errors,
                     "p99": {kind: percentiles(times)["p99"] for kind, times in sorted(new.items()) if times},
                 }
             )
-            looked, before, errors = now, cpu, found
+            looked, before, errors = now, cpu, error_count
 
 
 def growth(samples: Sequence[Sample], name: str) -> float:
@@ -69,4 +69,4 @@ def growth(samples: Sequence[Sample], name: str) -> float:
 
 def _settled(samples: Sequence[Sample]) -> list[Sample]:
     end = samples[-1]["at"] if samples else 0.0
-    return [one for one in samples if one["at"] >= min(WARM_SHARE * end, WARM_SECONDS)]
+    return [sample for sample in samples if sample["at"] >= min(WARM_SHARE * end, WARM_SECONDS)]

@@ -38,14 +38,16 @@ def soak(engine: str, seconds: float, *, every: float = 5.0, pace: float = 1.0) 
 
 def problems(report: dict[str, Any]) -> list[str]:
     """Return why a soak has failed."""
-    found = [f"{count} times {what}" for what, count in report["errors"].items()]
-    for name, most in GROWTH.items():
-        if report["growth"][name] > most:
-            found.append(f"{name} grew by {report['growth'][name]:,.0f}, more than {most:,}")
+    failures = [f"{count} times {error}" for error, count in report["errors"].items()]
+    for name, maximum in GROWTH.items():
+        if report["growth"][name] > maximum:
+            failures.append(f"{name} grew by {report['growth'][name]:,.0f}, more than {maximum:,}")
     if report["left"]["descriptors"] > report["before"]["descriptors"] + LEFT_DESCRIPTORS:
-        found.append(f"{report['left']['descriptors']} descriptors were left, {report['before']['descriptors']} before")
+        failures.append(
+            f"{report['left']['descriptors']} descriptors were left, {report['before']['descriptors']} before"
+        )
     missing = [kind.name for kind in KINDS if not report["kinds"].get(kind.name, {"count": 0})["count"]]
-    return found + [f"no {name} was made" for name in missing]
+    return failures + [f"no {name} was made" for name in missing]
 
 
 async def _soak(
@@ -63,7 +65,7 @@ async def _soak(
         await sampling
     town.connections.close()
     await asyncio.sleep(min(SETTLE_SECONDS, seconds))
-    left = usage(server.pid)
+    after = usage(server.pid)
     timings = sampler.timings
     return {
         "seconds": round(took, 1),
@@ -74,13 +76,13 @@ async def _soak(
         "growth": {name: round(growth(sampler.samples, name)) for name in GROWTH},
         "peak_rss": peak_rss(server.pid),
         "before": _held(before),
-        "left": _held(left),
+        "left": _held(after),
         "samples": sampler.samples,
     }
 
 
-def _held(found: Usage) -> dict[str, int]:
-    return {"rss": found.rss, "descriptors": found.descriptors, "threads": found.threads}
+def _held(process_usage: Usage) -> dict[str, int]:
+    return {"rss": process_usage.rss, "descriptors": process_usage.descriptors, "threads": process_usage.threads}
 
 
 async def _load(town: Town, sampler: Sampler, kind: Kind, seconds: float, pace: float) -> None:

@@ -52,24 +52,24 @@ class Town:
             Household(tenant, approvers[number % ORGS], signed_in(port, tenant.key))
             for number, tenant in enumerate(tenants)
         ]
-        found = cls(connections, households)
-        for one in households:
-            one.sessions.extend([await found.open_session(one) for _ in range(SESSIONS)])
-        return found
+        town = cls(connections, households)
+        for household in households:
+            household.sessions.extend([await town.open_session(household) for _ in range(SESSIONS)])
+        return town
 
     def next(self) -> tuple[Household, str, int]:
         """Return the next household in turn, one of its sessions, and a number that nobody else has."""
-        one, number = next(self._turns), next(self._numbers)
-        return one, one.sessions[number // TENANTS % len(one.sessions)], number
+        household, number = next(self._turns), next(self._numbers)
+        return household, household.sessions[number // TENANTS % len(household.sessions)], number
 
-    async def open_session(self, one: Household) -> str:
+    async def open_session(self, household: Household) -> str:
         """Create a session."""
-        asked = post("/v1/sessions", one.tenant.key, {"agent_id": one.tenant.agent})
-        return expect(await self.connections.ask(asked), 201)["id"]
+        http_request = post("/v1/sessions", household.tenant.key, {"agent_id": household.tenant.agent})
+        return expect(await self.connections.ask(http_request), 201)["id"]
 
-    async def delete_session(self, one: Household, session: str) -> None:
+    async def delete_session(self, household: Household, session: str) -> None:
         """Delete a session with all that it has."""
-        expect(await self.connections.ask(request("DELETE", f"/v1/sessions/{session}", one.tenant.key)), 204)
+        expect(await self.connections.ask(request("DELETE", f"/v1/sessions/{session}", household.tenant.key)), 204)
 
 
 def signed_in(port: int, key: str) -> str:

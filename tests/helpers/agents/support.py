@@ -124,8 +124,8 @@ class Site:
     async def go_on(self) -> None:
         """Continue what is due, and wait for it."""
         await self.turns.continue_due()
-        for one in list(self.turns.running):
-            await self.turns.wait(one)
+        for turn_id in list(self.turns.running):
+            await self.turns.wait(turn_id)
 
     async def resume(self, row: SessionRow, turn: str) -> None:
         """Have a turn's caller continue it, and wait for it."""
@@ -143,7 +143,7 @@ class Site:
 
     async def told(self, row: SessionRow) -> list[tuple[str, dict[str, Any]]]:
         """Return the types of all events, and their data."""
-        return [(one.type, json.loads(one.data)) for one in await self.events(row)]
+        return [(event.type, json.loads(event.data)) for event in await self.events(row)]
 
     async def last(self, row: SessionRow) -> tuple[str, dict[str, Any]]:
         """Return the last event."""
@@ -151,7 +151,7 @@ class Site:
 
     async def said(self, row: SessionRow) -> list[Any]:
         """Return the messages of the conversation."""
-        return [json.loads(one.data) for one in (await self.kernel.store.events.messages(row.id)).items]
+        return [json.loads(message.data) for message in (await self.kernel.store.events.messages(row.id)).items]
 
 
 @asynccontextmanager

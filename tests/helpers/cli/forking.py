@@ -21,7 +21,9 @@ from typing import IO, Any
 HERE = Path(__file__).parent
 # What commands load when they need it, built-ins too, whose import has no effects; no driver, and nothing that a third
 # party registers.
-BUILT_IN = {one.module for one in distribution("capset-tools").entry_points.select(group="capset.capabilities")}
+BUILT_IN = {
+    entry_point.module for entry_point in distribution("capset-tools").entry_points.select(group="capset.capabilities")
+}
 EARLY = (
     "capset_cli.app",
     "capset_cli.common.process",
@@ -105,7 +107,7 @@ class Warm:
                 asking.connect(self._door)
             except ConnectionRefusedError as error:
                 raise RuntimeError(f"the warm process has ended: {_all(self._told)}") from error
-            line, streams = json.dumps(request).encode() + b"\n", [one.fileno() for one in (nothing, out, err)]
+            line, streams = json.dumps(request).encode() + b"\n", [stream.fileno() for stream in (nothing, out, err)]
             asking.sendall(line[socket.send_fds(asking, [line], streams) :])
             self._answer(asking)
             asking.settimeout(seconds)
@@ -120,9 +122,9 @@ class Warm:
 
     def start(self, arguments: Sequence[str], **options: Any) -> Forked:
         """Start a command and leave it running; the options are ``Popen``'s for its streams and for where it runs."""
-        found = Forked([sys.executable, "-IS", HERE / "standing_in.py", self._door, *arguments], **options)
-        found.door = self._door
-        return found
+        process = Forked([sys.executable, "-IS", HERE / "standing_in.py", self._door, *arguments], **options)
+        process.door = self._door
+        return process
 
     def _answer(self, asking: socket.socket) -> int:
         line = b""
@@ -148,6 +150,6 @@ def _all(file: IO[str]) -> str:
 @cache
 def warm(command: Path, environ: tuple[tuple[str, str], ...], *more: str, doors: bool) -> Warm:
     """Return the warm process, with or without what doors import, and with more modules; it ends with this one."""
-    found = Warm(command, dict(environ), (*EARLY, *(DOORS if doors else ()), *more))
-    atexit.register(found.end)
-    return found
+    process = Warm(command, dict(environ), (*EARLY, *(DOORS if doors else ()), *more))
+    atexit.register(process.end)
+    return process

@@ -138,8 +138,8 @@ def make_foundry(folder: Path) -> Command:
 
 def message(type: str, data: Any = None, id: str | None = None, kind: str = "command", **meta: Any) -> str:
     """Return a message as a line, without its end."""
-    said = {"kind": kind, "type": type, "data": data}
-    return json.dumps(said | ({"meta": {"id": id, **meta}} if id is not None else {}))
+    envelope = {"kind": kind, "type": type, "data": data}
+    return json.dumps(envelope | ({"meta": {"id": id, **meta}} if id is not None else {}))
 
 
 def pour(count: int, size: int = 1, id: str = "pour") -> str:
@@ -155,9 +155,9 @@ def served(
     return [json.loads(line) for line in done.out.splitlines()], done
 
 
-def cause(one: Mapping[str, Any]) -> str | None:
+def cause(envelope: Mapping[str, Any]) -> str | None:
     """Return the id of the message that a message comes of."""
-    return one["meta"].get("causation")
+    return envelope["meta"].get("causation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +199,8 @@ class Kernel:
 @contextmanager
 def running(capset: Command, *options: str, **more: Any) -> Generator[Kernel]:
     """Start ``capset kernel``, and leave nothing of it behind."""
-    given: dict[str, Any] = {"stdin": subprocess.PIPE, **more}
-    process = capset.start(*SERVED, *options, **given)
+    popen_options: dict[str, Any] = {"stdin": subprocess.PIPE, **more}
+    process = capset.start(*SERVED, *options, **popen_options)
     try:
         yield Kernel(process, capset.folder)
     finally:

@@ -95,13 +95,13 @@ def speaking(command: Command, *args: str) -> Generator[Speaking]:
     """Start ``capset mcp``, and end it by closing its standard input."""
     with command.start("mcp", *args, stdin=subprocess.PIPE) as process:
         try:
-            here = Speaking(process)
+            connection = Speaking(process)
             client = {"name": "test", "version": "1"}
-            here.asked("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=client)
-            here.tell("notifications/initialized")
-            yield here
+            connection.asked("initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=client)
+            connection.tell("notifications/initialized")
+            yield connection
             if process.poll() is None:
-                here.end()
+                connection.end()
         finally:
             process.kill()
 
@@ -123,4 +123,4 @@ def sessions(command: Command, *options: str) -> list[str]:
     """Return the ids of the sessions that are kept, the newest first."""
     done = command("sessions", "list", *options, "--json")
     assert done.code == 0, done.err
-    return [one["id"] for one in done.json["items"]]
+    return [session["id"] for session in done.json["items"]]

@@ -30,11 +30,11 @@ class Serving:
     def end(self, number: int = signal.SIGTERM) -> str:
         """End it, and return what it said on stderr: no traceback but of what a tool's own code raised."""
         self.process.send_signal(number)
-        out, said = self.process.communicate(timeout=20)
+        out, errors = self.process.communicate(timeout=20)
         assert out == ""
-        lines = [json.loads(line) for line in said.splitlines()]
+        lines = [json.loads(line) for line in errors.splitlines()]
         assert [line for line in lines if "Traceback" in str(line) and line.get("logger") != "capset.kernel"] == []
-        return said
+        return errors
 
 
 @contextmanager
@@ -43,9 +43,9 @@ def serving(command: Command, *options: str) -> Generator[Serving]:
     try:
         assert process.stderr is not None
         first = process.stderr.readline()
-        found = re.search(r"http://\S+", first)
-        assert found, first
-        yield Serving(process, found[0], first)
+        match = re.search(r"http://\S+", first)
+        assert match, first
+        yield Serving(process, match[0], first)
     finally:
         process.kill()
         process.communicate()

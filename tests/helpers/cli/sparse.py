@@ -25,32 +25,32 @@ def plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def reach(name: str, extras: frozenset[str], found: set[tuple[str, frozenset[str]]]) -> None:
+def reach(name: str, extras: frozenset[str], reached: set[tuple[str, frozenset[str]]]) -> None:
     """Add a package with extras to those that are found, and all that it needs."""
-    if (plain(name), extras) in found:
+    if (plain(name), extras) in reached:
         return
-    found.add((plain(name), extras))
+    reached.add((plain(name), extras))
     try:
         required = requires(name) or []
     except PackageNotFoundError:  # it is for another system
         return
-    for inner, options, extra in (one.groups() for one in map(_REQUIRED.match, required) if one):
+    for inner, options, extra in (match.groups() for match in map(_REQUIRED.match, required) if match):
         if extra is None or extra in extras:
-            reach(inner, frozenset(options.split(",")) if options else frozenset(), found)
+            reach(inner, frozenset(options.split(",")) if options else frozenset(), reached)
 
 
 class Sparse:
     """A finder of modules that leaves out those of packages that are not there."""
 
     def __init__(self, extras: frozenset[str]) -> None:
-        found: set[tuple[str, frozenset[str]]] = set()
-        reach("capset", extras, found)
-        self._there = there = {name for name, _ in found}
+        reached: set[tuple[str, frozenset[str]]] = set()
+        reach("capset", extras, reached)
+        self._there = installed = {name for name, _ in reached}
         self._missing = {
-            module for module, names in packages_distributions().items() if there.isdisjoint(map(plain, names))
+            module for module, names in packages_distributions().items() if installed.isdisjoint(map(plain, names))
         }
         # Packages that share one module at the top.
-        self._parts = {f"opentelemetry.{one}" for one in ("sdk", "exporter") if "opentelemetry-sdk" not in there}
+        self._parts = {f"opentelemetry.{part}" for part in ("sdk", "exporter") if "opentelemetry-sdk" not in installed}
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -61,14 +61,14 @@ class Sparse:
 
     def find_distributions(self, *context: Any, **also: Any) -> Iterator[Distribution]:
         """Yield the packages that are there."""
-        found = PathFinder.find_distributions(*context, **also)
-        return (one for one in found if plain(one.metadata["Name"]) in self._there)
+        distributions = PathFinder.find_distributions(*context, **also)
+        return (distribution for distribution in distributions if plain(distribution.metadata["Name"]) in self._there)
 
 
 if __name__ == "__main__":
     sys.path.pop(0)  # the folder of the tests
     sparse = Sparse(frozenset(sys.argv[1].split(",")) | {"cli"})
-    sys.meta_path[:] = [sparse if one is PathFinder else one for one in sys.meta_path]
+    sys.meta_path[:] = [sparse if finder is PathFinder else finder for finder in sys.meta_path]
     from capset_cli import main
 
     if sys.argv[2:]:

@@ -39,9 +39,9 @@ class Done:
         """The one JSON object of ``--json``: alone on its line, and nothing else beside it."""
         lines = self.out.splitlines()
         assert len(lines) == 1, self.out
-        found = json.loads(lines[0])
-        assert isinstance(found, dict)
-        return found
+        parsed = json.loads(lines[0])
+        assert isinstance(parsed, dict)
+        return parsed
 
     @property
     def said(self) -> str:
@@ -76,8 +76,8 @@ class Command:
             code, out, err = self._warm(args).run(args, self.folder, self.environ, timeout)
             assert "Traceback" not in f"{out}{err}", err
             return Done(code, out, err)
-        given: dict[str, Any] = {} if stdin is None else {"stdin": subprocess.PIPE}
-        with self.start(*args, **given, **options) as process:
+        stdin_options: dict[str, Any] = {} if stdin is None else {"stdin": subprocess.PIPE}
+        with self.start(*args, **stdin_options, **options) as process:
             try:
                 out, err = process.communicate(stdin, timeout)
             finally:
@@ -96,8 +96,8 @@ class Command:
 
     def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        given = {"cwd": self.folder, "text": True, **streams, **options}
-        return given | {"env": {**self.environ, **options.get("env", {})}}
+        popen_options = {"cwd": self.folder, "text": True, **streams, **options}
+        return popen_options | {"env": {**self.environ, **options.get("env", {})}}
 
 
 def intents_in(folder: Path) -> list[tuple[str, str]]:
@@ -113,10 +113,10 @@ def intents_in(folder: Path) -> list[tuple[str, str]]:
 
 def clean_environment(home: Path, **more: str) -> dict[str, str]:
     """Return the caller's environment without capset's settings, and with a home of its own."""
-    kept = {
+    inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(("CAPSET_", "OTEL_", "PYTHON", "XDG_"))
     }
-    return {**kept, "HOME": str(home), **more}
+    return {**inherited, "HOME": str(home), **more}
 
 
 # Typer makes all commands anew for every run, which takes far longer than most of them.

@@ -25,15 +25,15 @@ def at_terminal(capset: Command, *arguments: str, term: str = "xterm", **env: st
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 25, 100, 0, 0))
     with capset.start(*arguments, stderr=theirs, env={"TERM": term, **env}) as process:
         os.close(theirs)
-        shown = b""
+        output = b""
         try:
             while part := os.read(ours, 65536):
-                shown += part
+                output += part
         except OSError:
             pass  # the other side was closed
         os.close(ours)
         out, _ = process.communicate(timeout=60)
-    return process.returncode, out, shown.decode()
+    return process.returncode, out, output.decode()
 
 
 def on_a_terminal(command: Command, *arguments: str) -> list[str]:
@@ -42,10 +42,10 @@ def on_a_terminal(command: Command, *arguments: str) -> list[str]:
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     with command.start(*arguments, stdout=theirs, env={"TERM": "xterm"}) as process:
         os.close(theirs)
-        shown = b""
+        output = b""
         with contextlib.suppress(OSError):  # how a terminal ends
             while part := os.read(ours, 65536):
-                shown += part
+                output += part
         os.close(ours)
         assert process.wait(60) == 0
-    return Text.from_ansi(shown.decode().replace("\r\n", "\n")).plain.splitlines()
+    return Text.from_ansi(output.decode().replace("\r\n", "\n")).plain.splitlines()

@@ -32,22 +32,22 @@ def serve(control: socket.socket, door: socket.socket) -> list[str] | None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(waking.fileno())
     running: dict[socket.socket, int] = {}
-    there: set[socket.socket] = set()
+    askers: set[socket.socket] = set()
     while True:
-        ready, _, _ = select.select([control, door, ended, *there], [], [])
+        ready, _, _ = select.select([control, door, ended, *askers], [], [])
         if control in ready:
             return None
         if ended in ready:
             ended.recv(4096)
             for asker, number in list(running.items()):
-                found, status = os.waitpid(number, os.WNOHANG)
-                if found:
+                pid, status = os.waitpid(number, os.WNOHANG)
+                if pid:
                     with asker, contextlib.suppress(OSError):
                         asker.sendall(b"%d\n" % status)
                     del running[asker]
-                    there.discard(asker)
-        for asker in there.intersection(ready):
-            there.discard(asker)
+                    askers.discard(asker)
+        for asker in askers.intersection(ready):
+            askers.discard(asker)
             os.kill(running[asker], signal.SIGKILL)
         if door in ready:
             asker, _ = door.accept()
@@ -59,8 +59,8 @@ def serve(control: socket.socket, door: socket.socket) -> list[str] | None:
                 continue
             request = json.loads(line)
             if (number := fork()) == 0:
-                for one in (control, door, ended, waking, asker, *running):
-                    one.close()
+                for endpoint in (control, door, ended, waking, asker, *running):
+                    endpoint.close()
                 become(request, streams)
                 return request["arguments"]
             for stream in streams:
@@ -68,7 +68,7 @@ def serve(control: socket.socket, door: socket.socket) -> list[str] | None:
             with contextlib.suppress(OSError):  # if it has left, what is read of it says so
                 asker.sendall(b"%d\n" % number)
             running[asker] = number
-            there.add(asker)
+            askers.add(asker)
 
 
 def fork() -> int:
@@ -119,8 +119,8 @@ def become(request: dict[str, dict[str, str]], streams: list[int]) -> None:
 
 def load(command: Any) -> None:  # of the click that Typer has in it
     """Load the commands of a group, which are imported when they are used."""
-    for one in getattr(command, "commands", {}).values():
-        load(one)
+    for subcommand in getattr(command, "commands", {}).values():
+        load(subcommand)
 
 
 if __name__ == "__main__":
@@ -137,6 +137,6 @@ if __name__ == "__main__":
     if threading.active_count() > 1:
         raise RuntimeError(f"a fork would lose the threads that an import started: {threading.enumerate()}")
     gc.freeze()  # so that no collection touches, and copies, what all processes share
-    if (arguments := serve(*(socket.socket(fileno=int(one)) for one in sys.argv[1:3]))) is not None:
+    if (arguments := serve(*(socket.socket(fileno=int(descriptor)) for descriptor in sys.argv[1:3]))) is not None:
         sys.argv = [str(command), *arguments]
         exec(compile(command.read_bytes(), command, "exec"))

@@ -41,13 +41,13 @@ def events(body: bytes, *more: str) -> bytes:
 @asynccontextmanager
 async def stranger(*parts: bytes, stays: bool = False) -> AsyncGenerator[Stranger]:
     """Answer with these parts, a moment apart; then close the connection, unless the server ``stays``."""
-    found, over = Stranger(), asyncio.Event()
+    peer, over = Stranger(), asyncio.Event()
     serving: set[asyncio.Task[None] | None] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         serving.add(asyncio.current_task())
         try:
-            found.heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
+            peer.heads.append((await reader.readuntil(b"\r\n\r\n")).decode())
             for part in parts:
                 writer.write(part)
                 await writer.drain()
@@ -61,9 +61,9 @@ async def stranger(*parts: bytes, stays: bool = False) -> AsyncGenerator[Strange
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()[:2]
-    found.url = f"http://{host}:{port}"
+    peer.url = f"http://{host}:{port}"
     try:
-        yield found
+        yield peer
     finally:
         over.set()
         server.close()

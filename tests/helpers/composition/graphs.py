@@ -72,17 +72,19 @@ class Surfaces:
 
     def given(self) -> dict[str, Any]:
         """Return the arguments of ``Capability``, ``Preset`` or ``Agent``."""
-        given: dict[str, Any] = {
-            "tools": [TOOLS[one] for one in self.tools],
-            "resources": [RESOURCES[one] for one in self.resources],
-            "context": [CONTEXTS[one] for one in self.contexts],
+        arguments: dict[str, Any] = {
+            "tools": [TOOLS[index] for index in self.tools],
+            "resources": [RESOURCES[index] for index in self.resources],
+            "context": [CONTEXTS[index] for index in self.contexts],
             "files": {} if self.file is None else {f"/shared/{self.file}": f"file {self.file}"},
             "instructions": self.says,
             "policies": POLICIES[:1] if self.is_gated and self.tools else (),
         }
         if self.states:
-            given["state"] = dict(zip(("session", "user", "org"), (STATES[one] for one in self.states), strict=False))
-        return given
+            arguments["state"] = dict(
+                zip(("session", "user", "org"), (STATES[index] for index in self.states), strict=False)
+            )
+        return arguments
 
 
 @dataclass(frozen=True)
@@ -113,26 +115,30 @@ class Graph:
 
     def capabilities(self) -> list[Capability[Any, Any]]:
         """Build every capability, lowest number first."""
-        made: list[Capability[Any, Any]] = []
+        built: list[Capability[Any, Any]] = []
         for number, node in enumerate(self.nodes):
-            presets = {PRESETS[at]: Preset(**one.given()) for at, one in enumerate(node.presets)}
-            default = None if node.default is None else [PRESETS[one] for one in node.default if one < len(presets)]
-            made.append(
+            presets = {PRESETS[at]: Preset(**preset.given()) for at, preset in enumerate(node.presets)}
+            default = (
+                None if node.default is None else [PRESETS[index] for index in node.default if index < len(presets)]
+            )
+            built.append(
                 Capability(
                     f"c{number}",
-                    uses=[referred(made, one) for one in node.uses],
+                    uses=[referred(built, edge) for edge in node.uses],
                     presets=presets,
                     default=default,
                     **node.own.given(),
                 )
             )
-        return made
+        return built
 
-    def agent(self, made: Sequence[Capability[Any, Any]] | None = None, roots: Sequence[Edge] | None = None) -> Agent:
+    def agent(
+        self, capabilities: Sequence[Capability[Any, Any]] | None = None, roots: Sequence[Edge] | None = None
+    ) -> Agent:
         """Build the agent, of capabilities that are there already or of new ones."""
-        there = self.capabilities() if made is None else made
+        available = self.capabilities() if capabilities is None else capabilities
         edges = self.roots if roots is None else roots
-        return Agent("agent", uses=[referred(there, one) for one in edges], **self.own.given())
+        return Agent("agent", uses=[referred(available, edge) for edge in edges], **self.own.given())
 
     def paths(self) -> Iterator[tuple[tuple[int, ...], Edge]]:
         """Yield every way from the agent to every reference: the numbers on it, and the reference at its end."""
@@ -150,18 +156,18 @@ class Graph:
 
     def oracle(self) -> Mapping[int, tuple[str, ...]] | None:
         """Return the presets that are on, by capability; ``None`` where two choices at one depth disagree (C6)."""
-        said: dict[tuple[int, str], dict[int, set[bool]]] = {}
+        switches: dict[tuple[int, str], dict[int, set[bool]]] = {}
         for way, edge in self.paths():
             for name, is_on in edge.choices:
-                said.setdefault((edge.to, name), {}).setdefault(len(way), set()).add(is_on)
-        nearest = {key: by_depth[min(by_depth)] for key, by_depth in said.items()}
+                switches.setdefault((edge.to, name), {}).setdefault(len(way), set()).add(is_on)
+        nearest = {key: by_depth[min(by_depth)] for key, by_depth in switches.items()}
         if any(len(values) > 1 for values in nearest.values()):
             return None
         on: dict[int, tuple[str, ...]] = {}
         for number in self.reached():
             node = self.nodes[number]
             names = PRESETS[: len(node.presets)]
-            default = names if node.default is None else [PRESETS[one] for one in node.default]
+            default = names if node.default is None else [PRESETS[index] for index in node.default]
             on[number] = tuple(
                 name
                 for name in names
@@ -170,9 +176,11 @@ class Graph:
         return on
 
 
-def referred(made: Sequence[Capability[Any, Any]], edge: Edge) -> Capability[Any, Any] | CapabilityRef[Any, Any]:
+def referred(
+    capabilities: Sequence[Capability[Any, Any]], edge: Edge
+) -> Capability[Any, Any] | CapabilityRef[Any, Any]:
     """Return the entry of ``uses`` that an edge stands for."""
-    base = made[edge.to]
+    base = capabilities[edge.to]
     choices = {name: is_on for name, is_on in edge.choices if name in base.presets}
     return base.with_presets(**choices) if choices else base
 
@@ -199,13 +207,13 @@ def surfaces() -> st.SearchStrategy[Surfaces]:
 def graphs(draw: st.DrawFn, *, nodes: int = 6, chooses: bool = True) -> Graph:
     """Return an acyclic graph with shared capabilities; ``chooses`` where references may switch presets."""
     count = draw(st.integers(1, nodes))
-    made: list[Node] = []
+    built_nodes: list[Node] = []
     for number in range(count):
         presets = tuple(draw(st.lists(surfaces(), max_size=len(PRESETS))))
         default = draw(st.none() | _some(len(presets), 2)) if presets else None
-        made.append(Node(draw(surfaces()), presets, default, draw(_edges(made, min(number, 3), chooses))))
-    roots = draw(_edges(made, 3, chooses, at_least=1))
-    return Graph(tuple(made), roots, draw(surfaces()))
+        built_nodes.append(Node(draw(surfaces()), presets, default, draw(_edges(built_nodes, min(number, 3), chooses))))
+    roots = draw(_edges(built_nodes, 3, chooses, at_least=1))
+    return Graph(tuple(built_nodes), roots, draw(surfaces()))
 
 
 def _edges(

@@ -39,7 +39,7 @@ class Counted:
 
 
 def by_name(tools: Iterable[Tool[..., Any]]) -> Mapping[str, Tool[..., Any]]:
-    return {one.name: one for one in tools}
+    return {tool.name: tool for tool in tools}
 
 
 @dynamic_toolkit(instructions=["Made here."])
@@ -100,12 +100,12 @@ def agents(draw: Callable[..., Any]) -> Agent:
     for number in range(draw(st.integers(0, 3))):
         members: list[Any] = []
         for place in range(draw(st.integers(1, 3))):
-            one = draw(_tool_of(f"t{number}_{place}"))
+            member = draw(_tool_of(f"t{number}_{place}"))
             if draw(st.booleans()):
-                one = Toolkit(
-                    f"kit_{place}", [one], policies=draw(some), instructions=draw(st.sampled_from([[], ["K."]]))
+                member = Toolkit(
+                    f"kit_{place}", [member], policies=draw(some), instructions=draw(st.sampled_from([[], ["K."]]))
                 )
-            members.append(one)
+            members.append(member)
         capability = Capability(f"c{number}", tools=members, policies=draw(some), instructions=[f"I {number}."])
         match draw(st.sampled_from(["plain", "prefix", "rename"])):
             case "prefix":

@@ -45,7 +45,7 @@ CODE = ("tinybox/__init__.py", "tinybox/_fast.so", "tinybox/more.py", "tinybox/s
 
 def sums(files: Mapping[str, str | bytes], *paths: str) -> dict[str, str]:
     """Return the SHA-256 of some files."""
-    raw = {path: one.encode() if isinstance(one, str) else one for path, one in files.items()}
+    raw = {path: content.encode() if isinstance(content, str) else content for path, content in files.items()}
     return {path: hashlib.sha256(raw[path]).hexdigest() for path in paths}
 
 

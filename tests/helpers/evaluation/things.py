@@ -90,19 +90,19 @@ class Trace:
         self.asked: list[PolicyEvaluated] = []
         self.executed: list[ToolExecuted] = []
 
-    def hooks(self, who: str) -> Hooks:
+    def hooks(self, label: str) -> Hooks:
         """Return hooks of both events, one sync and one async."""
 
-        def asked(event: PolicyEvaluated) -> None:
+        def record_policy(event: PolicyEvaluated) -> None:
             self.asked.append(event)
-            self.lines.append(f"{who} {event.policy.id}@{event.owner} {event.decision.kind}")
+            self.lines.append(f"{label} {event.policy.id}@{event.owner} {event.decision.kind}")
 
         async def executed(event: ToolExecuted) -> None:
             await asyncio.sleep(0)
             self.executed.append(event)
-            self.lines.append(f"{who} {event.name}()")
+            self.lines.append(f"{label} {event.name}()")
 
-        return Hooks(on_policy_evaluated=asked, on_tool_executed=executed)
+        return Hooks(on_policy_evaluated=record_policy, on_tool_executed=executed)
 
     def take(self) -> list[str]:
         """Return the lines since the last time."""

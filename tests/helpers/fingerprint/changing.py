@@ -42,20 +42,20 @@ payloads = st.fixed_dictionaries(
 
 def steps(path: str) -> list[Step]:
     """Read a path as its documentation says; fail for what it does not say."""
-    found: list[Step] = []
+    path_steps: list[Step] = []
     place = 0
     while place < len(path):
         match = _STEP.match(path, place)
         assert match, f"{path!r} cannot be read from {place} on"
         kind = match.lastgroup or ""
         if kind in {"quoted", "named"}:
-            found.append(("key" if kind == "quoted" else "name", json.loads(match[kind])))
+            path_steps.append(("key" if kind == "quoted" else "name", json.loads(match[kind])))
         elif kind in {"index", "moved"}:
-            found.append(("index", (int(match["index"]), int(match["moved"] or match["index"]))))
+            path_steps.append(("index", (int(match["index"]), int(match["moved"] or match["index"]))))
         else:
-            found.append((kind, match[kind]))
+            path_steps.append((kind, match[kind]))
         place = match.end()
-    return found
+    return path_steps
 
 
 def apply(before: Any, changes: Iterable[Change]) -> Any:
@@ -65,15 +65,15 @@ def apply(before: Any, changes: Iterable[Change]) -> Any:
 
 def _apply(value: Any, todo: list[tuple[list[Step], Change]]) -> Any:
     inner = [(path, change) for path, change in todo if path]
-    here = [change for path, change in todo if not path]
+    changes = [change for path, change in todo if not path]
     if inner:
         value = _members(value, inner) if isinstance(value, dict) else _items(value, inner)
-    for change in here:
+    for change in changes:
         match change.kind:
             case "removed":
                 return NOTHING
             case "reordered" if _are_names_of(change.after, value):
-                value = sorted(value, key=lambda one: change.after.index(one["name"]))
+                value = sorted(value, key=lambda member: change.after.index(member["name"]))
             case _:
                 value = change.after
     return value
@@ -85,47 +85,49 @@ def _are_names_of(order: list[Any], items: list[Any]) -> bool:
 
 
 def _by_step(todo: list[tuple[list[Step], Change]]) -> dict[Step, list[tuple[list[Step], Change]]]:
-    found: dict[Step, list[tuple[list[Step], Change]]] = {}
+    groups: dict[Step, list[tuple[list[Step], Change]]] = {}
     for path, change in todo:
-        found.setdefault(path[0], []).append((path[1:], change))
-    return found
+        groups.setdefault(path[0], []).append((path[1:], change))
+    return groups
 
 
 def _members(value: dict[str, Any], todo: list[tuple[list[Step], Change]]) -> dict[str, Any]:
-    made = dict(value)
+    members = dict(value)
     for (kind, key), inner in _by_step(todo).items():
         assert kind == "key"
-        made[key] = _apply(made.get(key), inner)
-    return {key: one for key, one in made.items() if one is not NOTHING}
+        members[key] = _apply(members.get(key), inner)
+    return {key: member for key, member in members.items() if member is not NOTHING}
 
 
 def _items(value: list[Any], todo: list[tuple[list[Step], Change]]) -> list[Any]:
-    made = list(value)
+    changed = list(value)
     added: list[tuple[int, Any]] = []
     for (kind, step), inner in _by_step(todo).items():
-        own = [change for path, change in inner if not path]
+        direct_changes = [change for path, change in inner if not path]
         if kind == "member":
-            for change in own:
+            for change in direct_changes:
                 if change.kind == "added":
-                    made.append(change.after)
+                    changed.append(change.after)
                 else:
-                    made.remove(change.before)
+                    changed.remove(change.before)
         elif kind == "name":
-            place = next((place for place, one in enumerate(made) if one is not NOTHING and one["name"] == step), None)
+            place = next(
+                (place for place, entry in enumerate(changed) if entry is not NOTHING and entry["name"] == step), None
+            )
             if place is None:
-                made.append(_apply(None, inner))
+                changed.append(_apply(None, inner))
             else:
-                made[place] = _apply(made[place], inner)
+                changed[place] = _apply(changed[place], inner)
         else:
             # One item may go from a place where another comes to.
-            added += [(step[1], change.after) for change in own if change.kind == "added"]
+            added += [(step[1], change.after) for change in direct_changes if change.kind == "added"]
             rest = [(path, change) for path, change in inner if path or change.kind != "added"]
             if rest:
-                made[step[0]] = _apply(made[step[0]], rest)
-    made = [one for one in made if one is not NOTHING]
-    for place, one in sorted(added, key=lambda pair: pair[0]):
-        made.insert(place, one)
-    return made
+                changed[step[0]] = _apply(changed[step[0]], rest)
+    changed = [entry for entry in changed if entry is not NOTHING]
+    for place, addition in sorted(added, key=lambda pair: pair[0]):
+        changed.insert(place, addition)
+    return changed
 
 
 def flipped(change: Change) -> Change:

@@ -64,42 +64,42 @@ class AdapterContract:
     @pytest.mark.spec("W1")
     async def test_allowed(self, here: Desk) -> None:
         ran = await self.driver(here.session).run([("add", {"a": 1, "b": 2})], [("pay", {"sum": 7})])
-        assert [json.loads(one.text) for one in ran.read] == [3, {"paid": 7}]
-        assert not any(one.failed for one in ran.read)
+        assert [json.loads(reply.text) for reply in ran.read] == [3, {"paid": 7}]
+        assert not any(reply.failed for reply in ran.read)
         assert (ran.output, paid) == ("done", [7])
         records = await here.records()
-        assert [(one.tool, one.outcome) for one in records] == [("add", "succeeded"), ("pay", "succeeded")]
+        assert [(record.tool, record.outcome) for record in records] == [("add", "succeeded"), ("pay", "succeeded")]
 
     @pytest.mark.spec("W1")
     async def test_shown(self, here: Desk) -> None:
         ran = await self.driver(here.session).run([("add", {"a": 1})])
-        schemas = {one.name: one.arguments.json_schema for one in TOOLS if one.name != "note"}
-        for shown in ran.shown:
-            assert {name: dict(schema) for name, schema in shown.tools.items()} == schemas
+        schemas = {tool.name: tool.arguments.json_schema for tool in TOOLS if tool.name != "note"}
+        for request in ran.shown:
+            assert {name: dict(schema) for name, schema in request.tools.items()} == schemas
 
     @pytest.mark.spec("W1")
     async def test_system_text(self, here: Desk) -> None:
         ran = await self.driver(here.session).run([("add", {"a": 1})])
-        for shown in ran.shown:
-            assert INSTRUCTIONS in shown.system
-            assert MOOD in shown.system
+        for request in ran.shown:
+            assert INSTRUCTIONS in request.system
+            assert MOOD in request.system
 
     @pytest.mark.spec("W2")
     async def test_denied(self, here: Desk) -> None:
         """A framework may refuse such a tool itself, and then there is no record; it is never run."""
         ran = await self.driver(here.session).run([("add", {"a": 1})])
-        assert all("note" not in shown.tools for shown in ran.shown)
+        assert all("note" not in request.tools for request in ran.shown)
         with suppress(Exception):  # some frameworks end the run
             await self.driver(here.session).run([("note", {"text": "x"})])
         assert notes == []
-        assert {one.outcome for one in await here.records(tool="note")} <= {"denied"}
+        assert {record.outcome for record in await here.records(tool="note")} <= {"denied"}
 
     @pytest.mark.spec("W2")
     async def test_limited(self, here: Desk) -> None:
         ran = await self.driver(here.session).run(*[[("look", {})]] * 3)
-        assert [one.failed for one in ran.read] in ([False, False, True], [None] * 3)
+        assert [reply.failed for reply in ran.read] in ([False, False, True], [None] * 3)
         assert "Rate limit exceeded" in ran.read[-1].text
-        assert [one.outcome for one in await here.records()] == ["succeeded", "succeeded", "limited"]
+        assert [record.outcome for record in await here.records()] == ["succeeded", "succeeded", "limited"]
 
     @pytest.mark.spec("W2")
     async def test_invalid(self, here: Desk) -> None:
@@ -116,7 +116,7 @@ class AdapterContract:
     async def test_no_object(self, here: Desk) -> None:
         ran = await self.driver(here.session).run([("add", "[1, 2")])
         assert "Invalid arguments for 'add'" in ran.read[0].text
-        assert [one.outcome for one in await here.records()] == ["invalid"]
+        assert [record.outcome for record in await here.records()] == ["invalid"]
 
     @pytest.mark.spec("W2")
     async def test_failed(self, here: Desk) -> None:
@@ -139,19 +139,19 @@ class AdapterContract:
         text, (record,) = ran.read[0].text, await here.records()
         assert len(text) < 100_000
         assert f"/results/{record.id}" in text
-        _, whole = await here.session.files.read(f"/results/{record.id}.txt")
-        assert whole == b"word " * 50_000
+        _, content = await here.session.files.read(f"/results/{record.id}.txt")
+        assert content == b"word " * 50_000
 
     @pytest.mark.spec("W1")
     async def test_parallel(self, here: Desk) -> None:
         ran = await self.driver(here.session).run([("add", {"a": 1}), ("pay", {"sum": 1}), ("add", {"a": 3})])
-        assert [json.loads(one.text) for one in ran.read] == [2, {"paid": 1}, 4]
+        assert [json.loads(reply.text) for reply in ran.read] == [2, {"paid": 1}, 4]
 
     @pytest.mark.spec("W1")
     async def test_dynamic(self) -> None:
-        async with office(dynamic=True) as here:
-            ran = await self.driver(here.session).run([("hurry", {})], [("run", {})])
-            assert ["run" in shown.tools for shown in ran.shown] == [False, True, True]
+        async with office(dynamic=True) as desk:
+            ran = await self.driver(desk.session).run([("hurry", {})], [("run", {})])
+            assert ["run" in request.tools for request in ran.shown] == [False, True, True]
             assert ran.read[1].text in ("running", '"running"')
 
     @pytest.mark.spec("W4")
@@ -164,28 +164,28 @@ class AdapterContract:
         assert record.approval is not None
         assert record.approval in first.read[0].text
         await decide(here, record.approval)
-        again = await self.driver(here.session).run([("pay", {"sum": 500})])
-        assert json.loads(again.read[0].text) == {"paid": 500}
+        repeated = await self.driver(here.session).run([("pay", {"sum": 500})])
+        assert json.loads(repeated.read[0].text) == {"paid": 500}
         assert paid == [500]
 
     @pytest.mark.spec("W5")
     async def test_suspended(self, here: Desk) -> None:
         driver = self.driver(here.session, defers=True)
-        held = await driver.run([("pay", {"sum": 500}), ("add", {"a": 1})])
-        assert held.output is None
+        suspended = await driver.run([("pay", {"sum": 500}), ("add", {"a": 1})])
+        assert suspended.output is None
         (record,) = await here.records(tool="pay")
-        assert held.waiting == [record.approval]
+        assert suspended.waiting == [record.approval]
         assert paid == []
-        await decide(here, held.waiting[0])
+        await decide(here, suspended.waiting[0])
         ended = await driver.resume()
         assert (ended.output, paid) == ("done", [500])
-        assert {"paid": 500} in [json.loads(one.text) for one in ended.read]
+        assert {"paid": 500} in [json.loads(reply.text) for reply in ended.read]
 
     @pytest.mark.spec("W5")
     async def test_suspended_rejected(self, here: Desk) -> None:
         driver = self.driver(here.session, defers=True)
-        held = await driver.run([("pay", {"sum": 500})])
-        await decide(here, held.waiting[0], approved=False)
+        suspended = await driver.run([("pay", {"sum": 500})])
+        await decide(here, suspended.waiting[0], approved=False)
         ended = await driver.resume()
         assert (ended.output, paid) == ("done", [])
         assert "the request was rejected" in ended.read[-1].text
@@ -194,13 +194,13 @@ class AdapterContract:
     async def test_suspended_undecided(self, here: Desk) -> None:
         """An approval on the framework's side alone never counts as one of capset's."""
         driver = self.driver(here.session, defers=True)
-        held = await driver.run([("pay", {"sum": 500})])
-        again = await driver.resume()
+        suspended = await driver.run([("pay", {"sum": 500})])
+        resumed = await driver.resume()
         assert paid == []
-        if again.output is None:
-            assert again.waiting == held.waiting
+        if resumed.output is None:
+            assert resumed.waiting == suspended.waiting
         else:
-            assert "needs an approval first" in again.read[-1].text
+            assert "needs an approval first" in resumed.read[-1].text
 
     @pytest.mark.spec("W6")
     async def test_cancelled(self, here: Desk) -> None:
@@ -209,7 +209,7 @@ class AdapterContract:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert [one.outcome for one in await here.records()] == ["cancelled"]
+        assert [record.outcome for record in await here.records()] == ["cancelled"]
 
     @pytest.mark.spec("W6")
     async def test_correlated(self, here: Desk) -> None:
@@ -218,10 +218,10 @@ class AdapterContract:
         records = await here.records()
         run_id = await driver.run_id()
         assert run_id
-        assert {one.correlation for one in records} == {run_id}
+        assert {record.correlation for record in records} == {run_id}
         if not driver.has_own_ids:
-            assert {one.causation for one in records} == {"call-1-1", "call-1-2", "call-2-1"}
-        assert len({one.causation for one in records}) == 3
+            assert {record.causation for record in records} == {"call-1-1", "call-1-2", "call-2-1"}
+        assert len({record.causation for record in records}) == 3
 
     @pytest.mark.spec("W4")
     async def test_twice(self, here: Desk) -> None:
@@ -233,12 +233,12 @@ class AdapterContract:
         assert json.loads(first.text) == {"paid": 500}
         assert "needs an approval first" in second.text
         assert paid == [500]
-        assert [one.outcome for one in await here.records()] == ["denied", "succeeded", "denied"]
+        assert [record.outcome for record in await here.records()] == ["denied", "succeeded", "denied"]
 
     @pytest.mark.spec("W6")
     async def test_ended(self) -> None:
-        async with office() as here:
-            pay = await self.driver(here.session).take("pay")
+        async with office() as desk:
+            pay = await self.driver(desk.session).take("pay")
         read = await pay({"sum": 1}, "call-1-1")
         assert "The store is not available" in read.text
         assert paid == []

@@ -25,14 +25,18 @@ class ScriptedLLM(BaseLLM):
 
     def call(self, messages: Any, tools: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Answer as a model of OpenAI's does: by calls, or by a text."""
-        offered = [one["function"] for one in tools or []]
+        offered = [tool["function"] for tool in tools or []]
         self._sent.append({"messages": json.loads(json.dumps(messages)), "tools": offered})
-        at = sum(one["role"] == "assistant" for one in messages)
+        at = sum(message["role"] == "assistant" for message in messages)
         if at >= len(self.steps):
             return self.last_word
         return [
-            {"id": f"call-{at + 1}-{place}", "type": "function", "function": {"name": name, "arguments": _text(given)}}
-            for place, (name, given) in enumerate(self.steps[at], 1)
+            {
+                "id": f"call-{at + 1}-{place}",
+                "type": "function",
+                "function": {"name": name, "arguments": _text(arguments)},
+            }
+            for place, (name, arguments) in enumerate(self.steps[at], 1)
         ]
 
     def get_context_window_size(self) -> int:
@@ -48,14 +52,14 @@ def _text(arguments: Any) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
-def run(given: dict[str, Any]) -> dict[str, Any]:
+def run(request: dict[str, Any]) -> dict[str, Any]:
     """Run a crew of one agent, and return what its model was sent and read."""
-    llm = ScriptedLLM(model="scripted", steps=given["steps"])
-    with MCPServerAdapter({"url": given["url"], "transport": "streamable-http"}, connect_timeout=10) as tools:
+    llm = ScriptedLLM(model="scripted", steps=request["steps"])
+    with MCPServerAdapter({"url": request["url"], "transport": "streamable-http"}, connect_timeout=10) as tools:
         agent = Agent(role="clerk", goal="Pay.", backstory="A clerk.", llm=llm, tools=tools, cache=False)
         crew = Crew(agents=[agent], tasks=[Task(description="go", expected_output="a word", agent=agent)], cache=False)
         output = str(crew.kickoff())
-    read = [one["content"] for one in llm.sent[-1]["messages"] if one["role"] == "tool"]
+    read = [message["content"] for message in llm.sent[-1]["messages"] if message["role"] == "tool"]
     return {"output": output, "sent": llm.sent, "read": read}
 
 
@@ -63,10 +67,10 @@ def main() -> None:
     """Run what is asked for on standard input, until it ends."""
     for line in sys.stdin:
         try:
-            told = run(json.loads(line))
+            answer = run(json.loads(line))
         except Exception as error:  # the test that asked for it reads it
-            told = {"error": repr(error)}
-        print(json.dumps(told), flush=True)
+            answer = {"error": repr(error)}
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -137,8 +137,8 @@ async def office(
 
     It is a new one, or that which another process has left, by its id.
     """
-    for kept in (paid, notes, waiting):
-        kept.clear()
+    for log in (paid, notes, waiting):
+        log.clear()
     kit = Capability("kit", instructions=INSTRUCTIONS, tools=TOOLS, state={"session": Flags}, context=[mood])
     agent = Agent("clerk", uses=[kit, more] if dynamic else [kit])
     ada = Principal("ada")
@@ -146,6 +146,6 @@ async def office(
         yield Desk(kernel, session)
 
 
-async def decide(here: Desk, request: str, *, approved: bool = True) -> None:
+async def decide(desk: Desk, request: str, *, approved: bool = True) -> None:
     """Approve a request, or reject it, as another person does."""
-    await here.kernel.approvals.decide(request, Answer(approved=approved, note="no"), by=Principal("boss"))
+    await desk.kernel.approvals.decide(request, Answer(approved=approved, note="no"), by=Principal("boss"))

@@ -49,9 +49,9 @@ class ScriptedChat(BaseChatModel):
         tools: Sequence[dict[str, Any]] = (),
         **kwargs: Any,
     ) -> ChatResult:
-        system = next((one.text for one in messages if isinstance(one, SystemMessage)), "")
+        system = next((message.text for message in messages if isinstance(message, SystemMessage)), "")
         functions = [tool["function"] for tool in tools]
-        self.shown.append(Shown(system, {one["name"]: one["parameters"] for one in functions}))
+        self.shown.append(Shown(system, {function["name"]: function["parameters"] for function in functions}))
         return ChatResult(generations=[ChatGeneration(message=self.messages.pop(0))])
 
 
@@ -66,28 +66,28 @@ class LangChainDriver(Driver):
         return await self._go(GO)
 
     async def resume(self) -> Conversation:
-        return await self._go(Command(resume={one.id: {"type": "approve"} for one in self.waiting}))
+        return await self._go(Command(resume={interrupt.id: {"type": "approve"} for interrupt in self.waiting}))
 
-    async def _go(self, given: Any) -> Conversation:
+    async def _go(self, agent_input: Any) -> Conversation:
         self._run = uuid4()
         config: RunnableConfig = {"run_id": self._run, **THREAD}
-        stream: Any = self.agent.astream(given, config, stream_mode="custom")
+        stream: Any = self.agent.astream(agent_input, config, stream_mode="custom")
         async for event in stream:
             self.events.append((event["data"]["fraction"], event["data"]["message"]))
         state = await self.agent.aget_state(config)
         self.messages: list[BaseMessage] = state.values["messages"]
         self.waiting = [*state.interrupts]
-        ran = Conversation(self.model.shown, waiting=[one.value["approval"] for one in self.waiting])
-        ran.read = [_read(one) for one in results(self.messages)]
+        ran = Conversation(self.model.shown, waiting=[interrupt.value["approval"] for interrupt in self.waiting])
+        ran.read = [_read(message) for message in results(self.messages)]
         if not self.waiting:
             ran.output = self.messages[-1].text
         return ran
 
     async def take(self, name: str) -> HeldTool:
-        (found,) = [one for one in await load_tools(self.session) if one.name == name]
+        (held_tool,) = [tool for tool in await load_tools(self.session) if tool.name == name]
 
         async def call(arguments: dict[str, Any], id: str) -> Read:
-            return _read(await found.ainvoke(ToolCall(type="tool_call", name=name, args=arguments, id=id)))
+            return _read(await held_tool.ainvoke(ToolCall(type="tool_call", name=name, args=arguments, id=id)))
 
         return call
 
@@ -106,7 +106,7 @@ def scripted(*steps: Sequence[Call]) -> ScriptedChat:
 
 def results(messages: Sequence[BaseMessage]) -> list[ToolMessage]:
     """Return the results among messages."""
-    return [one for one in messages if isinstance(one, ToolMessage)]
+    return [message for message in messages if isinstance(message, ToolMessage)]
 
 
 def resume(answer: object) -> Any:

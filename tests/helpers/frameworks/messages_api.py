@@ -36,28 +36,30 @@ class MessagesApi:
 
     async def answer(self, request: Request) -> Response:
         """Answer one request by a stream of events."""
-        given = await request.json()
-        self.requests.append(given)
-        at = sum(one["role"] == "assistant" for one in given["messages"])
-        prompt = json.dumps(given["messages"][0])
-        steps = next(steps for said, steps in self.scripts.items() if said in prompt)
+        payload = await request.json()
+        self.requests.append(payload)
+        at = sum(message["role"] == "assistant" for message in payload["messages"])
+        prompt = json.dumps(payload["messages"][0])
+        steps = next(steps for phrase, steps in self.scripts.items() if phrase in prompt)
         step = steps[min(at, len(steps) - 1)]
-        events = [_begin(given["model"], at)]
+        events = [_begin(payload["model"], at)]
         for place, block in enumerate(self._blocks(step, at + 1)):
             events += _block_events(place, *block)
         events += _end("end_turn" if isinstance(step, str) else "tool_use")
-        lines = (f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events)
+        lines = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
         return Response("".join(lines), media_type="text/event-stream")
 
     def _blocks(self, step: Step, number: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         if isinstance(step, str):
             return [({"type": "text", "text": ""}, {"type": "text_delta", "text": step})]
-        made: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        blocks: list[tuple[dict[str, Any], dict[str, Any]]] = []
         for place, (name, arguments) in enumerate(step, 1):
             text = arguments if isinstance(arguments, str) else json.dumps(arguments)
             block = {"type": "tool_use", "name": f"{self.prefix}{name}", "input": {}}
-            made.append(({**block, "id": f"call-{number}-{place}"}, {"type": "input_json_delta", "partial_json": text}))
-        return made
+            blocks.append(
+                ({**block, "id": f"call-{number}-{place}"}, {"type": "input_json_delta", "partial_json": text})
+            )
+        return blocks
 
     def environ(self, folder: Path) -> dict[str, str]:
         """Return the environment in which Claude Code asks this API, and nothing else outside of its process."""

@@ -35,9 +35,9 @@ async def run_page(
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "page", page)
     code = compile(program, f"{name}.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    found = eval(code, page.__dict__)
-    if inspect.iscoroutine(found):
-        await found
-    said = [line.split("#>", 1)[1].removeprefix(" ") for line in program.splitlines() if "#>" in line]
-    assert said, "a page that shows nothing proves nothing"
-    assert capsys.readouterr().out.splitlines() == said
+    returned = eval(code, page.__dict__)
+    if inspect.iscoroutine(returned):
+        await returned
+    expected = [line.split("#>", 1)[1].removeprefix(" ") for line in program.splitlines() if "#>" in line]
+    assert expected, "a page that shows nothing proves nothing"
+    assert capsys.readouterr().out.splitlines() == expected

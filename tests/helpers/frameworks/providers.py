@@ -78,8 +78,8 @@ class ResponsesLoop(Loop):
         if words is not None:
             content = [{"type": "output_text", "text": words, "annotations": []}]
             output = [{"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": content}]
-        known = {"id": "r", "object": "response", "created_at": 0, "model": "m", "status": "completed"}
-        return {**known, "output": output, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+        fields = {"id": "r", "object": "response", "created_at": 0, "model": "m", "status": "completed"}
+        return {**fields, "output": output, "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
 
     async def ask(self, tools: ToolJson) -> Any:
         return await self._client.responses.create(
@@ -95,25 +95,25 @@ class ResponsesLoop(Loop):
 
     def shown(self) -> list[Shown]:
         return [
-            Shown(one["instructions"], {tool["name"]: tool["parameters"] for tool in one["tools"]})
-            for one in self.asked
+            Shown(request["instructions"], {tool["name"]: tool["parameters"] for tool in request["tools"]})
+            for request in self.asked
         ]
 
     def results(self) -> list[tuple[str, bool | None]]:
-        dicts = (one for one in self.history if isinstance(one, dict))
-        return [(one["output"], None) for one in dicts if one.get("type") == "function_call_output"]
+        dicts = (entry for entry in self.history if isinstance(entry, dict))
+        return [(entry["output"], None) for entry in dicts if entry.get("type") == "function_call_output"]
 
 
 class ChatLoop(Loop):
     format = "openai-chat"
 
     def body(self, calls: Sequence[MadeCall], words: str | None) -> dict[str, Any]:
-        made = [
+        tool_calls = [
             {"id": call, "type": "function", "function": {"name": name, "arguments": _text(arguments)}}
             for call, name, arguments in calls
         ]
-        message = {"role": "assistant", "content": words, **({"tool_calls": made} if made else {})}
-        choice = {"index": 0, "finish_reason": "tool_calls" if made else "stop", "message": message}
+        message = {"role": "assistant", "content": words, **({"tool_calls": tool_calls} if tool_calls else {})}
+        choice = {"index": 0, "finish_reason": "tool_calls" if tool_calls else "stop", "message": message}
         return {"id": "c", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
 
     async def ask(self, tools: ToolJson) -> Any:
@@ -130,15 +130,15 @@ class ChatLoop(Loop):
     def shown(self) -> list[Shown]:
         return [
             Shown(
-                one["messages"][0]["content"],
-                {tool["function"]["name"]: tool["function"]["parameters"] for tool in one["tools"]},
+                request["messages"][0]["content"],
+                {tool["function"]["name"]: tool["function"]["parameters"] for tool in request["tools"]},
             )
-            for one in self.asked
+            for request in self.asked
         ]
 
     def results(self) -> list[tuple[str, bool | None]]:
-        dicts = (one for one in self.history if isinstance(one, dict))
-        return [(one["content"], None) for one in dicts if one["role"] == "tool"]
+        dicts = (entry for entry in self.history if isinstance(entry, dict))
+        return [(entry["content"], None) for entry in dicts if entry["role"] == "tool"]
 
 
 class MessagesLoop(Loop):
@@ -151,9 +151,9 @@ class MessagesLoop(Loop):
         ]
         if words is not None:
             content = [{"type": "text", "text": words}]
-        known = {"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_sequence": None}
+        fields = {"id": "m", "type": "message", "role": "assistant", "model": "m", "stop_sequence": None}
         usage = {"input_tokens": 1, "output_tokens": 1}
-        return {**known, "content": content, "stop_reason": "tool_use" if calls else "end_turn", "usage": usage}
+        return {**fields, "content": content, "stop_reason": "tool_use" if calls else "end_turn", "usage": usage}
 
     async def ask(self, tools: ToolJson) -> Any:
         return await self._client.messages.create(
@@ -166,16 +166,19 @@ class MessagesLoop(Loop):
 
     def keep(self, response: Any) -> str | None:
         self.history.append({"role": "assistant", "content": response.content})
-        return "".join(one.text for one in response.content if one.type == "text") or None
+        return "".join(part.text for part in response.content if part.type == "text") or None
 
     def shown(self) -> list[Shown]:
         return [
-            Shown(one["system"], {tool["name"]: tool["input_schema"] for tool in one["tools"]}) for one in self.asked
+            Shown(request["system"], {tool["name"]: tool["input_schema"] for tool in request["tools"]})
+            for request in self.asked
         ]
 
     def results(self) -> list[tuple[str, bool | None]]:
-        parts = (one["content"] for one in self.history if one["role"] == "user" and isinstance(one["content"], list))
-        return [(one["content"], one.get("is_error", False)) for part in parts for one in part]
+        parts = (
+            entry["content"] for entry in self.history if entry["role"] == "user" and isinstance(entry["content"], list)
+        )
+        return [(block["content"], block.get("is_error", False)) for part in parts for block in part]
 
 
 def _text(arguments: str | dict[str, Any]) -> str:

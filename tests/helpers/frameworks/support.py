@@ -51,15 +51,15 @@ async def run(session: Session, *steps: Sequence[Call], run_id: str = "run-1") -
     return returns(result.all_messages())
 
 
-def context(**known: Any) -> RunContext[object]:
-    return RunContext(deps=None, model=TestModel(), usage=RunUsage(), **known)
+def context(**fields: Any) -> RunContext[object]:
+    return RunContext(deps=None, model=TestModel(), usage=RunUsage(), **fields)
 
 
-async def call(session: Session, name: str, arguments: dict[str, Any], **known: Any) -> Any:
+async def call(session: Session, name: str, arguments: dict[str, Any], **fields: Any) -> Any:
     """Call a tool as a wrapper of the toolset would, with any tool of the set at hand."""
     toolset = CapsetToolset(session)
-    given, *_ = (await toolset.get_tools(context())).values()
-    return await toolset.call_tool(name, arguments, context(**known), given)
+    toolset_tool, *_ = (await toolset.get_tools(context())).values()
+    return await toolset.call_tool(name, arguments, context(**fields), toolset_tool)
 
 
 class Line(BaseModel):

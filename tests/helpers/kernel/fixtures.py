@@ -32,5 +32,5 @@ def nothing_is_left_behind(caplog: pytest.LogCaptureFixture) -> Generator[None]:
     """
     yield
     gc.collect(1)
-    told = [record.getMessage() for record in caplog.get_records("call") if record.name == "asyncio"]
-    assert [one for one in told if "exception=StopTest(" not in one] == []
+    messages = [record.getMessage() for record in caplog.get_records("call") if record.name == "asyncio"]
+    assert [message for message in messages if "exception=StopTest(" not in message] == []

@@ -56,14 +56,14 @@ class Desk:
     kernel: Kernel
     session: Session
 
-    async def records(self, **wanted: Any) -> list[Record]:
+    async def records(self, **filters: Any) -> list[Record]:
         """Return the outcome records that fit, oldest first."""
-        return await records_of(self.kernel.audit, **wanted)
+        return await records_of(self.kernel.audit, **filters)
 
-    async def record(self, **wanted: Any) -> Record:
+    async def record(self, **filters: Any) -> Record:
         """Return the one outcome record that fits."""
-        (found,) = await self.records(**wanted)
-        return found
+        (single_record,) = await self.records(**filters)
+        return single_record
 
 
 @dataclass
@@ -103,8 +103,8 @@ async def desk(
 ) -> AsyncGenerator[Desk]:
     """Open a session of an agent with one capability, ``kit``, of these tools."""
     agent = Agent("tester", uses=[Capability("kit", tools=tools)])
-    who = Principal(principal, permissions=permissions)
-    async with Kernel(store=store) as kernel, kernel.open(agent, principal=who, env=env) as session:
+    caller = Principal(principal, permissions=permissions)
+    async with Kernel(store=store) as kernel, kernel.open(agent, principal=caller, env=env) as session:
         yield Desk(kernel, session)
 
 
@@ -118,21 +118,21 @@ async def opened(
     **settings: Any,
 ) -> AsyncGenerator[Desk]:
     """Open a session of an agent or a block; ``settings`` are the kernel's."""
-    who = principal or Principal("user-1", permissions=permissions)
-    async with Kernel(store=store, **settings) as kernel, kernel.open(root, principal=who) as session:
+    caller = principal or Principal("user-1", permissions=permissions)
+    async with Kernel(store=store, **settings) as kernel, kernel.open(root, principal=caller) as session:
         yield Desk(kernel, session)
 
 
-async def records_of(audit: AuditLog, **wanted: Any) -> list[Record]:
+async def records_of(audit: AuditLog, **filters: Any) -> list[Record]:
     """Return the outcome records that fit, oldest first."""
     await audit.flush()
-    found: list[Record] = []
+    records: list[Record] = []
     before: int | None = None
     while True:
-        page = await audit.query(AuditQuery(limit=1000, before=before, **wanted))
-        found += page.items
+        page = await audit.query(AuditQuery(limit=1000, before=before, **filters))
+        records += page.items
         if page.next is None:
-            return found[::-1]
+            return records[::-1]
         before = page.next
 
 
@@ -165,10 +165,10 @@ async def turns(count: int = 20) -> None:
 async def first_request(kernel: Kernel) -> ApprovalRow:
     """Return the first request of the organization ``acme``, once it is there."""
 
-    async def listed() -> tuple[ApprovalRow, ...]:
+    async def list_requests() -> tuple[ApprovalRow, ...]:
         return (await kernel.approvals.list(ApprovalQuery("acme"))).items
 
-    return (await until(listed))[0]
+    return (await until(list_requests))[0]
 
 
 class TappedStore:

@@ -35,7 +35,9 @@ class ProxyServer(Listener):
         head = await reader.readuntil(b"\r\n\r\n")
         line, *headers = head.decode().split("\r\n")
         self.lines.append(line)
-        self.credentials += [one.partition(": ")[2] for one in headers if one.lower().startswith("proxy-authorization")]
+        self.credentials += [
+            header.partition(": ")[2] for header in headers if header.lower().startswith("proxy-authorization")
+        ]
         if line.startswith("CONNECT ") and self.status != 200:
             writer.write(answer(self.status))
             await writer.drain()
@@ -63,9 +65,9 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @asynccontextmanager
 async def proxy_to(port: int, status: int = 200, tls: ssl.SSLContext | None = None) -> AsyncGenerator[ProxyServer]:
-    made = ProxyServer(port, status)
-    async with listening(made, tls):
-        yield made
+    proxy = ProxyServer(port, status)
+    async with listening(proxy, tls):
+        yield proxy
 
 
 @pytest.fixture(scope="module")

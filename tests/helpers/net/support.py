@@ -72,31 +72,31 @@ class Server(Listener):
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         method, target, _ = head[0].split(" ")
-        told = (line.partition(": ") for line in head[1:] if line)
-        headers = {name.lower(): value for name, _, value in told}
-        asked = Asked(method, target, headers)
-        self.asked.append(asked)
+        pairs = (line.partition(": ") for line in head[1:] if line)
+        headers = {name.lower(): value for name, _, value in pairs}
+        request = Asked(method, target, headers)
+        self.asked.append(request)
         page = self.pages.get(target.partition("?")[0], answer(404, b"nothing here"))
         if isinstance(page, bytes):
             writer.write(page if method == "GET" else page.partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
             await writer.drain()
         else:
-            await page(asked, writer)
+            await page(request, writer)
 
 
 @asynccontextmanager
-async def listening(made: Listener, tls: ssl.SSLContext | None = None) -> AsyncGenerator[None]:
+async def listening(listener: Listener, tls: ssl.SSLContext | None = None) -> AsyncGenerator[None]:
     """Have a server listen on a free port of 127.0.0.1, and end its connections with it."""
-    found = await asyncio.start_server(made.serve, "127.0.0.1", 0, ssl=tls)
-    made.port = found.sockets[0].getsockname()[1]
+    tcp_server = await asyncio.start_server(listener.serve, "127.0.0.1", 0, ssl=tls)
+    listener.port = tcp_server.sockets[0].getsockname()[1]
     try:
         yield
     finally:
-        found.close()
-        while made.serving:
-            for task in list(made.serving):
+        tcp_server.close()
+        while listener.serving:
+            for task in list(listener.serving):
                 task.cancel()
-            await asyncio.wait(made.serving)
+            await asyncio.wait(listener.serving)
 
 
 @asynccontextmanager
@@ -104,15 +104,15 @@ async def server(
     pages: Mapping[str, Answer] | None = None, tls: ssl.SSLContext | None = None
 ) -> AsyncGenerator[Server]:
     """Start a server on a free port of 127.0.0.1."""
-    made = Server(0, dict(pages or {}))
-    async with listening(made, tls):
-        yield made
+    page_server = Server(0, dict(pages or {}))
+    async with listening(page_server, tls):
+        yield page_server
 
 
 def answer(status: int = 200, body: bytes = b"", **headers: str) -> bytes:
     """Return a whole answer; an underscore in a header's name stands for a hyphen."""
-    told = {"content-length": str(len(body)), **{name.replace("_", "-"): value for name, value in headers.items()}}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in told.items())
+    fields = {"content-length": str(len(body)), **{name.replace("_", "-"): value for name, value in headers.items()}}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     return f"HTTP/1.1 {status} Said\r\n{lines}\r\n".encode() + body
 
 

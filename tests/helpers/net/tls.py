@@ -17,7 +17,7 @@ class Tls:
         path.write_text(public + private)
         self.server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.server.load_cert_chain(path)
-        self.server.sni_callback = lambda _, asked, __: self.named.append(asked)
+        self.server.sni_callback = lambda _, server_name, __: self.named.append(server_name)
         self.public = public
         self.client = ssl.create_default_context(cadata=public)
         self.named: list[str | None] = []

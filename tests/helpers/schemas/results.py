@@ -157,7 +157,7 @@ def _models(draw: st.DrawFn, inner: st.SearchStrategy[Made]) -> Made:
     )
     base: Any = create_model("Base", __config__=ConfigDict(**config), **fields)
     model: Any = type(f"Model{next(_NUMBERS)}", (base,), {"__module__": __name__, **draw(_additions)})
-    return model, st.builds(lambda given: model(**given), st.fixed_dictionaries(values))
+    return model, st.builds(lambda arguments: model(**arguments), st.fixed_dictionaries(values))
 
 
 def _computed(self: Any) -> list[int]:
@@ -195,8 +195,8 @@ def _typed_dicts(draw: st.DrawFn, inner: st.SearchStrategy[Made]) -> Made:
     for place, (kind, _) in enumerate(kinds):
         aliased = Annotated[kind, Field(serialization_alias=f"Out {place}")]
         fields[f"field_{place}"] = aliased if draw(st.booleans()) else kind
-    made: Any = cast("Any", TypedDict)(f"Dict{next(_NUMBERS)}", fields)
-    return made, st.fixed_dictionaries({f"field_{place}": values for place, (_, values) in enumerate(kinds)})
+    typed_dict: Any = cast("Any", TypedDict)(f"Dict{next(_NUMBERS)}", fields)
+    return typed_dict, st.fixed_dictionaries({f"field_{place}": values for place, (_, values) in enumerate(kinds)})
 
 
 @st.composite
@@ -206,8 +206,8 @@ def _dataclasses(draw: st.DrawFn, inner: st.SearchStrategy[Made]) -> Made:
         ("one", Annotated[kind, Field(serialization_alias="theOne")] if draw(st.booleans()) else kind),
         ("seed", dataclasses.InitVar[int], 1),
     ]
-    made: Any = dataclasses.make_dataclass(f"Data{next(_NUMBERS)}", fields)
-    return made, st.builds(made, values)
+    data_class: Any = dataclasses.make_dataclass(f"Data{next(_NUMBERS)}", fields)
+    return data_class, st.builds(data_class, values)
 
 
 @st.composite
@@ -215,11 +215,11 @@ def _tagged(draw: st.DrawFn, inner: st.SearchStrategy[Made]) -> Made:
     options: list[Any] = []
     values: list[st.SearchStrategy[Any]] = []
     for tag in ("a", "b"):
-        kind, given = draw(inner)
+        kind, strategy = draw(inner)
         named: Any = (Literal[tag], Field(default=tag, serialization_alias="theKind"))
         model: Any = create_model(f"Tagged{next(_NUMBERS)}", kind=named, it=(kind, ...))
         options.append(model)
-        values.append(st.builds(model, it=given))
+        values.append(st.builds(model, it=strategy))
     return Annotated[Union[tuple(options)], Field(discriminator="kind")], st.one_of(values)  # noqa: UP007
 
 

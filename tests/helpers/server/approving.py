@@ -32,9 +32,9 @@ async def asked(client: httpx2.AsyncClient, session: str, tool: str = "pay", **a
     return response.json()["approval"]
 
 
-async def approved(client: httpx2.AsyncClient, id: str, **given: Any) -> httpx2.Response:
+async def approved(client: httpx2.AsyncClient, id: str, **fields: Any) -> httpx2.Response:
     """Approve a request."""
-    return await client.post(f"/v1/approvals/{id}/approve", json=given)
+    return await client.post(f"/v1/approvals/{id}/approve", json=fields)
 
 
 async def again(

@@ -36,8 +36,8 @@ def nothing_is_left_behind(caplog: pytest.LogCaptureFixture) -> Generator[None]:
 @pytest.fixture
 async def here() -> AsyncGenerator[Site]:
     """Give a server of one's own."""
-    async with site() as found:
-        yield found
+    async with site() as server:
+        yield server
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ async def ada(here: Site) -> AsyncGenerator[httpx2.AsyncClient]:
 @pytest.fixture(scope="module")
 async def shared() -> AsyncGenerator[Site]:
     """Give a server that the tests of a module share: each makes its own agents and sessions."""
-    async with site() as found:
-        yield found
+    async with site() as server:
+        yield server
 
 
 @pytest.fixture

@@ -53,9 +53,9 @@ def serving(store: str) -> Generator[Killed]:
 
 async def main(store: str) -> None:
     """Serve for ever."""
-    async with site(till, store=store, generator=Parrot()) as here:
-        approver = await here.key("bea")
-        print(json.dumps({"url": here.url, "key": here.keys["ada"], "approver": approver}), flush=True)
+    async with site(till, store=store, generator=Parrot()) as server:
+        approver = await server.key("bea")
+        print(json.dumps({"url": server.url, "key": server.keys["ada"], "approver": approver}), flush=True)
         await asyncio.Event().wait()
 
 

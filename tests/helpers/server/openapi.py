@@ -19,17 +19,19 @@ async def document(shared: Site) -> dict[str, Any]:
         return (await client.get("/openapi.json")).json()
 
 
-async def known(here: Site, key: str) -> dict[str, Any]:
+async def known(server: Site, key: str) -> dict[str, Any]:
     """Return the document as schemathesis needs it: with the capabilities that there are, and an event's schema."""
-    async with here.client(key) as client:
+    async with server.client(key) as client:
         document = (await client.get("/openapi.json")).json()
-    there = [one for one in here.registry.capabilities.values() if one.status != "coming_soon"]
-    ids = {"enum": sorted(name for one in there for name in (one.name, *one.aliases))}
+    available = [
+        capability for capability in server.registry.capabilities.values() if capability.status != "coming_soon"
+    ]
+    ids = {"enum": sorted(name for capability in available for name in (capability.name, *capability.aliases))}
     schemas = document["components"]["schemas"]
     schemas["CapabilityEntry"]["properties"]["id"] |= ids
     patched = schemas["AgentPatch"]["properties"]["capabilities"]["anyOf"][0]
-    for written in (schemas["AgentInput"]["properties"]["capabilities"], patched):
-        written["items"]["oneOf"][0] |= ids
+    for schema in (schemas["AgentInput"]["properties"]["capabilities"], patched):
+        schema["items"]["oneOf"][0] |= ids
     event = {"type": "object", "properties": {name: {"type": "string"} for name in ("id", "event", "data")}}
     for name, method in (("messages", "post"), ("events", "get")):
         operation = document["paths"][f"/v1/sessions/{{id}}/{name}"][method]
@@ -38,19 +40,19 @@ async def known(here: Site, key: str) -> dict[str, Any]:
     return document
 
 
-async def explore(here: Site, folder: Path, config: str, *more: str, key: str = "stranger") -> str:
+async def explore(server: Site, folder: Path, config: str, *more: str, key: str = "stranger") -> str:
     """Let schemathesis loose by a key, fail with what it finds, and return what it says."""
     (folder / "schemathesis.toml").write_text(config)
-    (folder / "openapi.json").write_text(json.dumps(await known(here, key)))
+    (folder / "openapi.json").write_text(json.dumps(await known(server, key)))
     command = Path(sys.executable).with_name("schemathesis")
     process = await asyncio.create_subprocess_exec(
-        *(str(command), "--config-file", "schemathesis.toml", "run", "openapi.json", "--url", here.url),
+        *(str(command), "--config-file", "schemathesis.toml", "run", "openapi.json", "--url", server.url),
         *("--checks", "all", "--no-color", "--continue-on-failure", "--warnings", "off", "--request-timeout", "60"),
-        *("--header", f"Authorization: Bearer {here.keys[key]}", *more),
+        *("--header", f"Authorization: Bearer {server.keys[key]}", *more),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         cwd=folder,
     )
-    said, _ = await process.communicate()
-    assert process.returncode == 0, said.decode()[-10_000:]
-    return said.decode()
+    output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()[-10_000:]
+    return output.decode()

@@ -68,7 +68,7 @@ class Bench:
 
     async def open(self) -> Site:
         """Serve, with keys of ``ada``, who uses the tools, and of ``root``, who gives them."""
-        here = await self.stack.enter_async_context(
+        server = await self.stack.enter_async_context(
             site(
                 self.local(),
                 store=self.store,
@@ -76,11 +76,11 @@ class Bench:
                 server_allowances=ServerAllowances(["acme=127.0.0.1"]),
             )
         )
-        self.here = here
+        self.here = server
         self.stack.callback(setattr, self.looper, "is_over", True)
         await self.sign_in("root", OPEN, *FILES, scopes=("capset:admin",))
         await self.sign_in("ada", OPEN, *FILES)
-        return here
+        return server
 
     async def sign_in(self, name: str, *permissions: str, scopes: Iterable[str] = ALL_SCOPES) -> None:
         """Give somebody a new key, with which their requests are sent from now on."""
@@ -153,19 +153,19 @@ class Bench:
     async def agent(self, *capabilities: str, **more: Any) -> str:
         """Make an agent, and return its id."""
         body = {"name": "clerk", "capabilities": list(capabilities), **more}
-        made = await self.clients["root"].post("/v1/agents", json=body)
-        assert made.status_code == 201, made.text
-        return made.json()["id"]
+        response = await self.clients["root"].post("/v1/agents", json=body)
+        assert response.status_code == 201, response.text
+        return response.json()["id"]
 
     async def use(self, *capabilities: AnyCapability) -> str:
         """Have the server take up capabilities, and return the id of an agent with them."""
         self.here.service.adopt(registry_of(self.local(), *capabilities))
-        return await self.agent(*(one.name for one in capabilities))
+        return await self.agent(*(capability.name for capability in capabilities))
 
     async def session(self, agent: str) -> str:
-        made = await self.clients["ada"].post("/v1/sessions", json={"agent_id": agent})
-        assert made.status_code == 201, made.text
-        return made.json()["id"]
+        response = await self.clients["ada"].post("/v1/sessions", json={"agent_id": agent})
+        assert response.status_code == 201, response.text
+        return response.json()["id"]
 
     async def ways(self, agent: str) -> dict[str, Way]:
         """Return the ways in which a session uses its tools, all of them under way."""

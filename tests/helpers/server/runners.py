@@ -27,18 +27,18 @@ class Parrot:
         """Take one turn."""
         self.ran += 1
         self.started.set()
-        asked = turn.input if isinstance(turn.input, dict) else {"say": turn.input}
+        request = turn.input if isinstance(turn.input, dict) else {"say": turn.input}
         step = await turn.step()
-        for name in asked.get("call", "").split():
+        for name in request.get("call", "").split():
             await step.call(name, Json(b"{}"))
-        if asked.get("wait"):
+        if request.get("wait"):
             try:
                 await self.go.wait()
             except asyncio.CancelledError:
                 self.cut += 1
                 raise
-        if "fail" in asked:
-            raise ToolError(asked["fail"], code="failed_politely")
-        if "crash" in asked:
+        if "fail" in request:
+            raise ToolError(request["fail"], code="failed_politely")
+        if "crash" in request:
             raise RuntimeError("the password is hunter2")
-        return asked.get("say")
+        return request.get("say")

@@ -37,10 +37,12 @@ class Running:
         scopes: Iterable[str] = ("capset:read", "capset:call"),
     ) -> str:
         """Make an API key with ``capset key create``, and return it."""
-        grants = [word for one in grant for word in ("--grant", one)]
-        asked = [word for one in scopes for word in ("--scope", one)]
+        grants = [word for permission in grant for word in ("--grant", permission)]
+        scope_options = [word for scope in scopes for word in ("--scope", scope)]
         belongs = ["--org", org] if org is not None else []
-        done = self.capset("key", "create", "test", "--principal", principal, *belongs, *grants, *asked, "--json")
+        done = self.capset(
+            "key", "create", "test", "--principal", principal, *belongs, *grants, *scope_options, "--json"
+        )
         assert done.code == 0, done.err
         return done.json["key"]
 
@@ -57,7 +59,7 @@ def running(folder: Path, *options: str, verb: str = "serve", **environ: str) ->
     with log.open("wb") as errors:
         # What is warm has imported this version.
         is_another = any(
-            (Path(one) / "capset").is_dir() for one in environ.get("PYTHONPATH", "").split(os.pathsep) if one
+            (Path(path) / "capset").is_dir() for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path
         )
         start = command.start_anew if is_another else command.start
         process = start(verb, "--port", "0", *options, stdout=subprocess.DEVNULL, stderr=errors)
@@ -68,10 +70,12 @@ def running(folder: Path, *options: str, verb: str = "serve", **environ: str) ->
     finally:
         process.kill()
         process.wait()
-    said = log.read_text()
-    assert process.returncode == 0, said[-5_000:]
+    log_text = log.read_text()
+    assert process.returncode == 0, log_text[-5_000:]
     # What a tool's handler raises belongs in the log, on one line; any other traceback is the server's own.
-    surprises = [line for line in said.splitlines() if "Traceback" in line and '"logger":"capset.kernel"' not in line]
+    surprises = [
+        line for line in log_text.splitlines() if "Traceback" in line and '"logger":"capset.kernel"' not in line
+    ]
     assert surprises == []
 
 
@@ -80,9 +84,9 @@ def address_of(process: subprocess.Popen[str], log: Path) -> str:
 
     def addresses() -> list[str]:
         has_ended = process.poll() is not None  # before the log is read, which is whole then
-        said = log.read_text()
-        named = _ADDRESS.findall(said)
-        assert named or not has_ended, said
+        log_text = log.read_text()
+        named = _ADDRESS.findall(log_text)
+        assert named or not has_ended, log_text
         return named
 
     return wait_until(addresses, f"the server to write to {log} where it is")[0]

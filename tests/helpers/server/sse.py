@@ -22,12 +22,12 @@ class Event:
 
 def events_of(text: str) -> list[Event]:
     """Return the events of a whole answer."""
-    found: list[Event] = []
+    events: list[Event] = []
     for block in text.split("\n\n"):
         lines = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
         if "data" in lines:
-            found.append(Event(lines.get("id", ""), lines.get("event", ""), json.loads(lines["data"])))
-    return found
+            events.append(Event(lines.get("id", ""), lines.get("event", ""), json.loads(lines["data"])))
+    return events
 
 
 @asynccontextmanager
@@ -40,11 +40,11 @@ async def following(
         assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
 
         async def read() -> AsyncGenerator[Event]:
-            kept = ""
+            pending = ""
             async for text in response.aiter_text():
-                kept += text
-                *whole, kept = kept.split("\n\n")
-                for event in events_of("\n\n".join(whole)):
+                pending += text
+                *complete, pending = pending.split("\n\n")
+                for event in events_of("\n\n".join(complete)):
                     yield event
 
         events = read()

@@ -173,8 +173,8 @@ class Site:
         **more: Any,
     ) -> str:
         """Make a key, and keep it under a name."""
-        who = Principal(principal or name, org=org, permissions=permissions, attributes=attributes)
-        _, self.keys[name] = await create_key(self.kernel, name, who, scopes=scopes, **more)
+        owner = Principal(principal or name, org=org, permissions=permissions, attributes=attributes)
+        _, self.keys[name] = await create_key(self.kernel, name, owner, scopes=scopes, **more)
         return self.keys[name]
 
     def client(self, name: str | None = "ada", **options: Any) -> httpx2.AsyncClient:
@@ -183,14 +183,14 @@ class Site:
         headers |= options.pop("headers", {})
         return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=60, trust_env=False, **options)
 
-    async def records(self, **wanted: Any) -> list[Record]:
+    async def records(self, **filters: Any) -> list[Record]:
         """Return the outcome records that fit, oldest first."""
-        return await records_of(self.kernel.audit, **wanted)
+        return await records_of(self.kernel.audit, **filters)
 
-    async def record(self, **wanted: Any) -> Record:
+    async def record(self, **filters: Any) -> Record:
         """Return the one outcome record that fits."""
-        (found,) = await self.records(**wanted)
-        return found
+        (single_record,) = await self.records(**filters)
+        return single_record
 
 
 def registry_of(*capabilities: AnyCapability, agents: Iterable[Agent] = (foreman,)) -> Registry:
@@ -230,13 +230,13 @@ async def site(
     registry = registry_of(*capabilities, agents=agents)
     with structlog.testing.capture_logs():
         async with Kernel(store=store, **kernel_options) as kernel:
-            known = None if tokens is None else tokens(kernel)
+            token_reader = None if tokens is None else tokens(kernel)
             service = Service(
                 kernel,
                 registry,
                 limits=limits,
                 anyone=anyone,
-                tokens=known,
+                tokens=token_reader,
                 public_url=public_url,
                 root_path=root_path,
                 takes_system_texts=takes_system_texts,
@@ -249,11 +249,11 @@ async def site(
                 declared = Declared(app)
                 served = around(declared) if around else declared
                 server = make_server(served, service.limits, lambda: None, service.turns.bell.close)
-                found = Site(kernel, service, registry, bound.getsockname()[1], server)
+                open_site = Site(kernel, service, registry, bound.getsockname()[1], server)
                 serving = asyncio.ensure_future(server.serve([bound]))
                 try:
-                    await found.key("ada")
-                    yield found
+                    await open_site.key("ada")
+                    yield open_site
                 finally:
                     server.should_exit = True
                     await serving
@@ -292,16 +292,16 @@ def problem(response: httpx2.Response, status: int, code: str) -> dict[str, Any]
 def checked_problem(body: bytes, headers: dict[str, str], status: int, code: str) -> dict[str, Any]:
     """Return the problem details that a body holds, after checking them (RFC 9457, spec 5, P14)."""
     assert headers["content-type"] == "application/problem+json"
-    said = json.loads(body)
-    assert (said["status"], said["code"], said["type"]) == (status, code, f"urn:capset:error:{code}"), said
-    assert said["title"]
-    assert said["detail"]
-    assert said["correlation"] == headers["x-correlation-id"]
+    details = json.loads(body)
+    assert (details["status"], details["code"], details["type"]) == (status, code, f"urn:capset:error:{code}"), details
+    assert details["title"]
+    assert details["detail"]
+    assert details["correlation"] == headers["x-correlation-id"]
     for trace in ("Traceback", "site-packages", "sqlite", "SELECT", os.sep + "src" + os.sep):
         assert trace not in body.decode()
-    return said
+    return details
 
 
 def tools_of(registry: Registry) -> dict[str, AnyTool]:
     """Return every tool that is installed, by name."""
-    return {one.name: one for capability in registry.capabilities.values() for one in capability.every_tool}
+    return {tool.name: tool for capability in registry.capabilities.values() for tool in capability.every_tool}

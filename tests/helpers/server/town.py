@@ -38,8 +38,8 @@ class Town:
         await self.site.kernel.audit.flush()
         with closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)) as connection:
             names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            kept = [name for name in names if name not in ("leases", "writers")]
-            return {(name, *row) for name in kept for row in connection.execute(f"SELECT * FROM {name}")}
+            tables = [name for name in names if name not in ("leases", "writers")]
+            return {(name, *row) for name in tables for row in connection.execute(f"SELECT * FROM {name}")}
 
 
 @asynccontextmanager
@@ -48,47 +48,47 @@ async def a_town(folder: Path, **options: Any) -> AsyncGenerator[Town]:
     database = folder / "capset.db"
     governance = Governance(own_approvals=True)
     store = f"sqlite:///{database}"
-    async with site(till, store=store, governance=governance, generator=Parrot(), **options) as found:
-        async with found.client() as client:
-            ada = await with_channel(found, await belongings(client, SECRET))
+    async with site(till, store=store, governance=governance, generator=Parrot(), **options) as server:
+        async with server.client() as client:
+            ada = await with_channel(server, await belongings(client, SECRET))
             document = (await client.get("/openapi.json")).json()
-        yield Town(found, database, ada, document)
+        yield Town(server, database, ada, document)
 
 
-async def with_channel(found: Site, whose: Belongings) -> Belongings:
+async def with_channel(server: Site, belongings: Belongings) -> Belongings:
     """Add a delivery that is not due, a person of a chat, a run that is queued, and a schedule."""
-    store, now = found.kernel.store, found.kernel.now()
-    request = await found.kernel.approvals.find(whose.approval, "acme")
+    store, now = server.kernel.store, server.kernel.now()
+    request = await server.kernel.approvals.find(belongings.approval, "acme")
     assert request is not None
-    delivery = delivery_row(found.kernel.new_id(), approval=request.id, due_at="9999", created_at=now)
+    delivery = delivery_row(server.kernel.new_id(), approval=request.id, due_at="9999", created_at=now)
     assert await store.approvals.move(request, "pending", deliveries=[delivery])
-    person = replace(PERSON, id=found.kernel.new_id(), user="U0ADA", principal=SECRET)
+    person = replace(PERSON, id=server.kernel.new_id(), user="U0ADA", principal=SECRET)
     assert await store.people.add(person)
-    run = run_row(found.kernel.new_id(), session=whose.session, content=f'"{SECRET}"', queue="none")
+    run = run_row(server.kernel.new_id(), session=belongings.session, content=f'"{SECRET}"', queue="none")
     await store.runs.add(run)
-    schedule = schedule_row(found.kernel.new_id(), session=whose.session, content=f'"{SECRET}"', next_at="9999")
+    schedule = schedule_row(server.kernel.new_id(), session=belongings.session, content=f'"{SECRET}"', next_at="9999")
     await store.schedules.add(schedule)
-    return replace(whose, delivery=delivery.id, person=person.id, run=run.id, schedule=schedule.id)
+    return replace(belongings, delivery=delivery.id, person=person.id, run=run.id, schedule=schedule.id)
 
 
 async def belongings(client: httpx2.AsyncClient, secret: str) -> Belongings:
     """Make everything that one can have, with a secret in it."""
     agent = await make_agent(client, "kit", "till", "session_file_system", system_prompt=secret, description=secret)
     session = (await client.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
-    made = await client.put(f"/v1/sessions/{session}/files/secret.txt", content=secret.encode())
-    assert made.status_code == 200
+    response = await client.put(f"/v1/sessions/{session}/files/secret.txt", content=secret.encode())
+    assert response.status_code == 200
     body = {"tool": "echo", "arguments": {"text": secret}}
-    again = {"Idempotency-Key": "once"}
-    record = (await client.post(f"/v1/sessions/{session}/calls", json=body, headers=again)).json()["record"]
+    headers = {"Idempotency-Key": "once"}
+    record = (await client.post(f"/v1/sessions/{session}/calls", json=body, headers=headers)).json()["record"]
     link = (await client.post("/v1/links", json={"session_id": session, "context": {"told": secret}})).json()
     approval, refusal = [await asked(client, session, to=secret, amount=amount) for amount in (5, 6)]
     of_session = (session, record, link["id"], link["envelope_id"], approval, refusal)
     return Belongings(agent["id"], *of_session, agent["static_hash"])
 
 
-def elsewhere(text: str, whose: Belongings) -> str:
+def elsewhere(text: str, belongings: Belongings) -> str:
     """Return a text with ids that there are not, where it names what is somebody's."""
-    for one in fields(whose):
-        if one.name not in ("hash", "record"):
-            text = text.replace(getattr(whose, one.name), NOT_THERE)
-    return text.replace(whose.hash, "0" * 64)
+    for field in fields(belongings):
+        if field.name not in ("hash", "record"):
+            text = text.replace(getattr(belongings, field.name), NOT_THERE)
+    return text.replace(belongings.hash, "0" * 64)

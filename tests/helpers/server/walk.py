@@ -67,7 +67,7 @@ class Step:
         return await client.request(self.method, self.path, **self.options)
 
 
-def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
+def steps(document: dict[str, Any], belongings: Belongings) -> list[Step]:
     """Return a request for every operation of the document, as its owner could make it; and for MCP.
 
     An operation that this does not know fails: whoever adds one says here whose it is.
@@ -83,28 +83,28 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
         "withdraw_agent_mcp_tools": {"json": {"tools": ["look"]}},
         "approve_source_tools": {"json": {"tools": {"look": "0" * 64}}},
         "withdraw_source_tools": {"json": {"tools": ["look"]}},
-        "create_session": {"json": {"agent_id": whose.agent}},
+        "create_session": {"json": {"agent_id": belongings.agent}},
         "change_session": {"json": {"agent_version": None}},
         "send_message": {"json": {"content": "hello"}},
         "list_events": {"params": {"follow": False}},
         "list_messages": {},
         "fork_session": {"json": {}},
         "rewind_session": {"json": {"turn": "turn-1"}},
-        "create_run": {"json": {"session_id": whose.session, "content": "hello"}},
-        "create_schedule": {"json": {"cron": "0 9 * * *", "session_id": whose.session, "content": "hello"}},
+        "create_run": {"json": {"session_id": belongings.session, "content": "hello"}},
+        "create_schedule": {"json": {"cron": "0 9 * * *", "session_id": belongings.session, "content": "hello"}},
         "call_tool": {"json": {"tool": "echo", "arguments": {"text": "hi"}}},
-        "list_approvals": {"params": {"session": whose.session}},
+        "list_approvals": {"params": {"session": belongings.session}},
         "approve": {"json": {"scope": "session"}},
         "reject": {"json": {}},
         "create_key": {"json": {"name": "mine", "principal": "mine"}},
         "add_person": {"json": {"team": "T1", "user": "U1", "principal": "bea"}},
         "check_config": {"json": {"content": "actions: []", "format": "yaml"}},
         "write_file": {"content": b"overwritten"},
-        "record_link": {"json": {"session_id": whose.session}},
-        "list_links": {"params": {"session_id": whose.session}},
-        "diff_links": {"params": {"before": whose.link, "after": whose.envelope}},
+        "record_link": {"json": {"session_id": belongings.session}},
+        "list_links": {"params": {"session_id": belongings.session}},
+        "diff_links": {"params": {"before": belongings.link, "after": belongings.envelope}},
     }
-    known = {
+    subjects = {
         "create_agent": "",
         "list_agents": "",
         "get_agent": "agent",
@@ -200,44 +200,44 @@ def steps(document: dict[str, Any], whose: Belongings) -> list[Step]:
     }
     targets = {
         "": "kit",
-        "agent": whose.agent,
-        "session": whose.session,
-        "transitions": whose.session,
-        "link": whose.link,
-        "envelope": whose.envelope,
-        "approval": whose.approval,
-        "refusal": whose.refusal,
-        "record": whose.record,
-        "hash": whose.hash,
-        "delivery": whose.delivery,
-        "person": whose.person,
-        "run": whose.run,
-        "schedule": whose.schedule,
+        "agent": belongings.agent,
+        "session": belongings.session,
+        "transitions": belongings.session,
+        "link": belongings.link,
+        "envelope": belongings.envelope,
+        "approval": belongings.approval,
+        "refusal": belongings.refusal,
+        "record": belongings.record,
+        "hash": belongings.hash,
+        "delivery": belongings.delivery,
+        "person": belongings.person,
+        "run": belongings.run,
+        "schedule": belongings.schedule,
     }
-    found: list[Step] = []
+    requests: list[Step] = []
     for template, operations in document["paths"].items():
         for method, operation in operations.items():
             name = operation["operationId"]
-            of = known[name]
+            of = subjects[name]
             target = targets[of]
             path = template.replace("{id}", target).replace("{path}", "secret.txt").replace("{hash}", target)
             path = path.replace("{other}", target)
             path = path.replace("{version}", "1").replace("{turn}", "turn-1").replace("{name}", "shelf")
             path = path.replace("{number}", "0")
-            found.append(Step(name, method.upper(), path, of, bodies.get(name, {})))
-    assert len(found) == len(known), "an operation has gone, or two share a name"
+            requests.append(Step(name, method.upper(), path, of, bodies.get(name, {})))
+    assert len(requests) == len(subjects), "an operation has gone, or two share a name"
     last = ("delete_schedule", "delete_file", "delete_session", "archive_agent")  # what ends what the others are about
-    found.sort(key=lambda step: last.index(step.name) if step.name in last else -1)
-    return [*_mcp(whose), *found]
+    requests.sort(key=lambda step: last.index(step.name) if step.name in last else -1)
+    return [*_mcp(belongings), *requests]
 
 
-def _mcp(whose: Belongings) -> list[Step]:
-    found: list[Step] = []
-    for of, path in (("agent", f"/mcp/agents/{whose.agent}"), ("session", f"/mcp/sessions/{whose.session}")):
-        found.extend(
+def _mcp(belongings: Belongings) -> list[Step]:
+    requests: list[Step] = []
+    for of, path in (("agent", f"/mcp/agents/{belongings.agent}"), ("session", f"/mcp/sessions/{belongings.session}")):
+        requests.extend(
             Step(f"mcp {message['method']}", "POST", path, of, {"json": message, "headers": MCP_HEADERS})
             for message in (_INITIALIZE, _LIST)
         )
-        found.append(Step("mcp GET", "GET", path, of, {"headers": MCP_HEADERS}))
-        found.append(Step("mcp DELETE", "DELETE", path, of, {"headers": MCP_HEADERS}))
-    return found
+        requests.append(Step("mcp GET", "GET", path, of, {"headers": MCP_HEADERS}))
+        requests.append(Step("mcp DELETE", "DELETE", path, of, {"headers": MCP_HEADERS}))
+    return requests

@@ -107,6 +107,6 @@ async def ask(
     **headers: str,
 ) -> Answer:
     """Send one request on a connection of its own, and return its answer."""
-    async with line(site) as there:
-        await there.send(request(site, method, path, body, key=key, host=host, **headers))
-        return await there.answer()
+    async with line(site) as connection:
+        await connection.send(request(site, method, path, body, key=key, host=host, **headers))
+        return await connection.answer()

@@ -83,9 +83,11 @@ class MailServer:
     async def handle_QUIT(self, server: SMTP, session: Any, envelope: Any) -> str:
         return (await self._seen("QUIT")).replace("250", "221")
 
-    def __call__(self, server: SMTP, session: Any, envelope: Any, mechanism: str, given: LoginPassword) -> AuthResult:
-        self.logins.append((given.login, given.password))
-        is_right = given == LoginPassword(USERNAME.encode(), PASSWORD.encode())
+    def __call__(
+        self, server: SMTP, session: Any, envelope: Any, mechanism: str, credentials: LoginPassword
+    ) -> AuthResult:
+        self.logins.append((credentials.login, credentials.password))
+        is_right = credentials == LoginPassword(USERNAME.encode(), PASSWORD.encode())
         return AuthResult(success=is_right, handled=False)
 
     async def _seen(self, command: str) -> str:
@@ -103,18 +105,18 @@ async def mail_server(
 
     ``more`` are fields of ``MailServer``.
     """
-    seen = MailServer(**more)
+    recorder = MailServer(**more)
     context = server_tls(named) if tls != "none" else None
 
     def protocol() -> SMTP:
-        seen.connections += 1
+        recorder.connections += 1
         return SMTP(
-            seen,
+            recorder,
             hostname="mail.secret.example",
             loop=asyncio.get_running_loop(),
             tls_context=context if tls == "starttls" else None,
             require_starttls=tls == "starttls",
-            authenticator=seen if login else None,
+            authenticator=recorder if login else None,
             auth_exclude_mechanism=() if login else ("LOGIN", "PLAIN"),
             auth_required=login and tls == "starttls",
             auth_require_tls=tls == "starttls",
@@ -123,9 +125,9 @@ async def mail_server(
     implicit = context if tls == "implicit" else None
     listening = socket.create_server((HOST, 0)) if at is None else at.dup()
     server = await asyncio.get_running_loop().create_server(protocol, sock=listening, ssl=implicit)
-    seen.port = server.sockets[0].getsockname()[1]
+    recorder.port = server.sockets[0].getsockname()[1]
     try:
-        yield seen
+        yield recorder
     finally:
         server.close()
 
@@ -136,11 +138,11 @@ async def scripted_server(answers: Mapping[str, str | None]) -> AsyncGenerator[M
 
     The text is the command ``.``; what is in it is read over.
     """
-    seen, serving = MailServer(), set[asyncio.Task[Any]]()
+    recorder, serving = MailServer(), set[asyncio.Task[Any]]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         serving.add(cast("asyncio.Task[Any]", asyncio.current_task()))
-        seen.connections += 1
+        recorder.connections += 1
         answer: str | None = answers.get("", "220 here")
         while answer is not None:
             writer.write(f"{answer}\r\n".encode())
@@ -150,14 +152,14 @@ async def scripted_server(answers: Mapping[str, str | None]) -> AsyncGenerator[M
             except (asyncio.IncompleteReadError, ConnectionError):
                 break
             command = "." if until != b"\r\n" else line[:4].strip()
-            seen.commands.append(command)
+            recorder.commands.append(command)
             answer = answers.get(command, "354 go on" if command == "DATA" else "250 OK")
         writer.close()
 
     server = await asyncio.start_server(serve, HOST, 0)
-    seen.port = server.sockets[0].getsockname()[1]
+    recorder.port = server.sockets[0].getsockname()[1]
     try:
-        yield seen
+        yield recorder
     finally:
         server.close()
         await asyncio.gather(*serving)
@@ -166,7 +168,7 @@ async def scripted_server(answers: Mapping[str, str | None]) -> AsyncGenerator[M
 @asynccontextmanager
 async def breaking_tls(server: MailServer) -> AsyncGenerator[MailServer]:
     """Run a way to a server that breaks its TLS once the server has an email, before it can say so."""
-    there, passing = MailServer(), set[asyncio.Task[Any]]()
+    relay, passing = MailServer(), set[asyncio.Task[Any]]()
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, breaks: bool) -> None:
         while data := await reader.read(65_536):
@@ -180,9 +182,9 @@ async def breaking_tls(server: MailServer) -> AsyncGenerator[MailServer]:
             await asyncio.gather(copy(reader, before, breaks=False), copy(behind, writer, breaks=True))
 
     way = await asyncio.start_server(pass_on, HOST, 0)
-    there.port = way.sockets[0].getsockname()[1]
+    relay.port = way.sockets[0].getsockname()[1]
     try:
-        yield there
+        yield relay
     finally:
         way.close()
         await asyncio.gather(*passing)
@@ -190,7 +192,7 @@ async def breaking_tls(server: MailServer) -> AsyncGenerator[MailServer]:
 
 def config_for(server: MailServer, **settings: Any) -> EmailConfig:
     """Return a config without TLS and login, for anybody at example.org, unless it is said."""
-    wanted: Mapping[str, Any] = {
+    options: Mapping[str, Any] = {
         "host": HOST,
         "port": server.port,
         "tls": "none",
@@ -199,7 +201,7 @@ def config_for(server: MailServer, **settings: Any) -> EmailConfig:
         "recipients": ["@example.org"],
         **settings,
     }
-    return EmailConfig(**wanted)
+    return EmailConfig(**options)
 
 
 @dataclass(frozen=True)

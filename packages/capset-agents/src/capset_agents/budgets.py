@@ -30,20 +30,20 @@ class TurnBudget:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        for name, most in asdict(self).items():
-            if most is not None and not most > 0:
-                raise DefinitionError(f"a turn's {name} must be a number above 0; got {most!r}")
+        for name, maximum in asdict(self).items():
+            if maximum is not None and not maximum > 0:
+                raise DefinitionError(f"a turn's {name} must be a number above 0; got {maximum!r}")
 
     def exceeded(self, used: AgentUsage) -> str | None:
         """Return the name of a resource of which a turn has used more than it may, or ``None``."""
         for name in self.__slots__:
-            most = getattr(self, name)
-            if most is not None and getattr(used, name) > most:
+            maximum = getattr(self, name)
+            if maximum is not None and getattr(used, name) > maximum:
                 return name
         return None
 
     def check(self, used: AgentUsage) -> None:
         """Raise ``BudgetExceeded``, naming what is used up, if a turn has used more than it may."""
         if (name := self.exceeded(used)) is not None:
-            most, value = getattr(self, name), getattr(used, name)
-            raise BudgetExceeded(f"The turn was ended: it would have used {value:g} {name}, and may use {most:g}")
+            maximum, value = getattr(self, name), getattr(used, name)
+            raise BudgetExceeded(f"The turn was ended: it would have used {value:g} {name}, and may use {maximum:g}")

@@ -61,18 +61,20 @@ async def prompt_of(
     try:
         parts = _PARTS.validate_python(content)
     except ValidationError as error:
-        told = "; ".join(f"content.{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:10])
-        raise InvalidArguments(f"Invalid content: {told}") from None
+        problems = "; ".join(
+            f"content.{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()[:10]
+        )
+        raise InvalidArguments(f"Invalid content: {problems}") from None
     if READ_FILES not in permissions and any(isinstance(part, FilePart) for part in parts):
         raise PermissionDenied(f"Permission denied: to send a file of the session needs the permission {READ_FILES}")
     prompt: list[UserContent] = []
-    left = MAX_FILES
+    remaining = MAX_FILES
     for part in parts:
         if isinstance(part, TextPart):
             prompt.append(part.text)
             continue
-        content = await _read(part.path, files, left)
-        left -= len(content)
+        content = await _read(part.path, files, remaining)
+        remaining -= len(content)
         prompt.append(_content_of(part, content))
     return prompt
 
@@ -80,16 +82,16 @@ async def prompt_of(
 def context_messages(messages: Iterable[ContextMessage]) -> list[ModelMessage]:
     """Return the ready-made messages of a step as pydantic-ai sends them."""
     return [
-        ModelResponse(parts=[ModelText(one.content)])
-        if one.role == "assistant"
-        else ModelRequest(parts=[UserPromptPart(one.content)])
-        for one in messages
+        ModelResponse(parts=[ModelText(message.content)])
+        if message.role == "assistant"
+        else ModelRequest(parts=[UserPromptPart(message.content)])
+        for message in messages
     ]
 
 
 def _is_parts(content: Any) -> bool:  # any JSON
     parts = cast("list[Any]", content) if isinstance(content, list) else []
-    return bool(parts) and all(isinstance(one, dict) and "type" in one for one in parts)
+    return bool(parts) and all(isinstance(part, dict) and "type" in part for part in parts)
 
 
 async def _read(path: str, files: SessionFiles, limit: int) -> bytes:

@@ -122,7 +122,7 @@ class RunEngine:
         """Return the workers that hold workflows of its queues, which count in the limits of these."""
 
         def holders() -> Collection[str]:
-            return {one.executor_id for one in self._under_way() if one.executor_id is not None}
+            return {workflow.executor_id for workflow in self._under_way() if workflow.executor_id is not None}
 
         return await _in_thread(holders)
 
@@ -130,15 +130,15 @@ class RunEngine:
         """Queue again what workers hold, which must be dead, and return how many workflows there were."""
 
         def recover() -> int:
-            found = [one for one in self._under_way() if one.executor_id in workers]
-            for one in found:
-                DBOS.resume_workflow(one.workflow_id, queue_name=one.queue_name)
-            return len(found)
+            workflows = [workflow for workflow in self._under_way() if workflow.executor_id in workers]
+            for workflow in workflows:
+                DBOS.resume_workflow(workflow.workflow_id, queue_name=workflow.queue_name)
+            return len(workflows)
 
         return await _in_thread(recover)
 
     def _under_way(self) -> Sequence[WorkflowStatus]:
-        names = [one.name for one in self._queues]
+        names = [queue.name for queue in self._queues]
         return DBOS.list_workflows(queue_name=names, status="PENDING", load_input=False, load_output=False)
 
     async def forget(self) -> int:
@@ -147,14 +147,14 @@ class RunEngine:
         def forget() -> int:
             count = 0
             for queue in self._queues:
-                kept = max(KEPT_SECONDS, 0.0 if queue.rate is None else queue.rate[1])
-                before = datetime.fromtimestamp(time.time() - kept, UTC).isoformat()
-                found = DBOS.list_workflows(
+                retention = max(KEPT_SECONDS, 0.0 if queue.rate is None else queue.rate[1])
+                before = datetime.fromtimestamp(time.time() - retention, UTC).isoformat()
+                workflows = DBOS.list_workflows(
                     queue_name=queue.name, status=_ENDED, completed_before=before, limit=_AT_ONCE,
                     load_input=False, load_output=False,
                 )  # fmt: skip
-                DBOS.delete_workflows([one.workflow_id for one in found])
-                count += len(found)
+                DBOS.delete_workflows([workflow.workflow_id for workflow in workflows])
+                count += len(workflows)
             return count
 
         return await _in_thread(forget)
@@ -185,14 +185,14 @@ class RunEngine:
             use_listen_notify=False,
         )
         DBOS(config=config)
-        DBOS.listen_queues([one.name for one in self._queues])
+        DBOS.listen_queues([queue.name for queue in self._queues])
         DBOS.launch()
-        for one in self._queues:  # only now: registered before, they would not be in the database
+        for queue in self._queues:  # only now: registered before, they would not be in the database
             DBOS.register_queue(
-                one.name,
-                global_concurrency=one.concurrency,
-                worker_concurrency=one.worker_concurrency,
-                limiter=None if one.rate is None else {"limit": one.rate[0], "period": one.rate[1]},
+                queue.name,
+                global_concurrency=queue.concurrency,
+                worker_concurrency=queue.worker_concurrency,
+                limiter=None if queue.rate is None else {"limit": queue.rate[0], "period": queue.rate[1]},
                 polling_interval_sec=POLL_SECONDS,
                 on_conflict="always_update",
             )
@@ -237,15 +237,15 @@ def sqlite_engine(url: str) -> Engine:
     def begun(connection: Connection) -> None:
         connection.exec_driver_sql(_BEGIN)
 
-    def told(
-        connection: Connection, cursor: sqlite3.Cursor, statement: str, given: Any, *_: object
+    def skip_nested_begin(
+        connection: Connection, cursor: sqlite3.Cursor, statement: str, parameters: Any, *_: object
     ) -> tuple[str, Any]:  # of the driver's own type
         # The migrations of DBOS begin a transaction by themselves, inside the one that has begun.
-        return ("SELECT 1" if statement == _BEGIN and cursor.connection.in_transaction else statement), given
+        return ("SELECT 1" if statement == _BEGIN and cursor.connection.in_transaction else statement), parameters
 
     event.listen(engine, "connect", connected)
     event.listen(engine, "begin", begun)
-    event.listen(engine, "before_cursor_execute", told, retval=True)
+    event.listen(engine, "before_cursor_execute", skip_nested_begin, retval=True)
     return engine
 
 

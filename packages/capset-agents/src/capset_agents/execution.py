@@ -127,27 +127,29 @@ class RunningTurn:
     async def _suspend(self, session: Session, suspended: TurnSuspended) -> None:
         journal, approvals = self.journal, self._kernel.store.approvals
         org = session.snapshot.principal.org
-        found = [await approvals.get(org, one) for one in suspended.approvals]
-        requests = [one for one in found if one is not None]
+        stored_requests = [await approvals.get(org, approval) for approval in suspended.approvals]
+        requests = [request for request in stored_requests if request is not None]
         for request in requests:
             journal.add_event(requested_event(request))
-        journal.checkpoint = replace(journal.checkpoint, approvals=tuple(one.id for one in requests))
-        until = max((one.expires_at for one in requests), default=self._kernel.now())
-        left = journal.left(SUSPENDED, until)
-        await journal.end(suspended_event(suspended.approvals, suspended.calls), then=left)
-        now = [await approvals.get(org, one.id) for one in requests]
-        if not any(one is not None and one.status == "pending" for one in now):  # decided just before it was suspended
-            await self._kernel.store.events.take(left, replace(left, until=self._kernel.now()))
+        journal.checkpoint = replace(journal.checkpoint, approvals=tuple(request.id for request in requests))
+        until = max((request.expires_at for request in requests), default=self._kernel.now())
+        suspended_turn = journal.left(SUSPENDED, until)
+        await journal.end(suspended_event(suspended.approvals, suspended.calls), then=suspended_turn)
+        now = [await approvals.get(org, request.id) for request in requests]
+        if not any(
+            request is not None and request.status == "pending" for request in now
+        ):  # decided just before it was suspended
+            await self._kernel.store.events.take(suspended_turn, replace(suspended_turn, until=self._kernel.now()))
 
     async def _outcome(self, session: Session) -> NewEvent:
         """Return the last event. Raises ``TurnSuspended``, and ``StoreError`` where another process may go on later."""
         journal = self.journal
         redact, correlation = self._kernel.redactor, journal.checkpoint.correlation
-        left = self._seconds - journal.checkpoint.seconds
+        remaining = self._seconds - journal.checkpoint.seconds
         try:
-            if left <= 0:
+            if remaining <= 0:
                 raise DeadlineExceeded(f"Deadline exceeded: the turn has run for {self._seconds:g} seconds.")
-            options = session.options(timeout=left, approvals="defer")
+            options = session.options(timeout=remaining, approvals="defer")
             with session.until_withdrawn():
                 output = await options.run(journal.checkpoint.content, journal=journal)
             try:
@@ -155,8 +157,8 @@ class RunningTurn:
             except ValueError:
                 raise InvalidOutput("The agent gave an output that JSON cannot carry.") from None
             data = data if redact is None else redact(data)
-            given = await session.for_model(journal.turn, data)
-            return ended_event(given.text, given.file) if given.is_cut else ended_event(data)
+            model_output = await session.for_model(journal.turn, data)
+            return ended_event(model_output.text, model_output.file) if model_output.is_cut else ended_event(data)
         except TurnSuspended:
             raise
         except CapsetError as error:
@@ -169,8 +171,8 @@ class RunningTurn:
             _log.exception("a turn failed, correlation %s", correlation)
             return failed_event(InternalError("The turn failed unexpectedly; the log has the details."), correlation)
 
-    def _executed(self, told: ToolExecuted) -> None:
-        self.journal.add_event(executed_event(told))
+    def _executed(self, executed: ToolExecuted) -> None:
+        self.journal.add_event(executed_event(executed))
 
 
 def interrupted() -> NewEvent:
@@ -180,7 +182,7 @@ def interrupted() -> NewEvent:
 
 def waits(turn: str, approvals: Sequence[str]) -> TurnSuspended:
     """Return the error of what cannot be while a turn waits for approvals."""
-    told = ", ".join(approvals)
+    pending = ", ".join(approvals)
     return TurnSuspended(
-        f"the turn {turn!r} waits for an approval: {told}; have it decided, or cancel the turn", approvals=approvals
+        f"the turn {turn!r} waits for an approval: {pending}; have it decided, or cancel the turn", approvals=approvals
     )

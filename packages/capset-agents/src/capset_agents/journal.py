@@ -52,27 +52,27 @@ class TurnJournal:
     def __init__(
         self,
         kernel: Kernel,
-        held: TurnRow,
+        turn_row: TurnRow,
         checkpoint: TurnCheckpoint,
         *,
         org: str | None,
         conversation: Conversation,
         stored: Callable[[str], None],
     ) -> None:
-        """``held`` is the turn as stored; ``stored`` gets the session's id whenever something was stored."""
-        own = [one for one in conversation.rows if one.turn == held.turn]
-        self.history = tuple(one.data for one in conversation.rows if one.kind != "inner")
+        """``turn_row`` is the turn as stored; ``stored`` gets the session's id whenever something was stored."""
+        own_rows = [row for row in conversation.rows if row.turn == turn_row.turn]
+        self.history = tuple(row.data for row in conversation.rows if row.kind != "inner")
         self.numbers = tuple(row.seq for row in conversation.rows if row.kind != "inner")
-        self.is_continued = bool(own)
+        self.is_continued = bool(own_rows)
         self.place: Final = ""
-        self._inner = [from_json(one.data) for one in own if one.kind == "inner"]
+        self._inner = [from_json(row.data) for row in own_rows if row.kind == "inner"]
         self.is_lost = False
         """Whether the turn is another process's, or its session was deleted."""
         self.checkpoint = checkpoint
         self._kernel = kernel
         self._events = kernel.store.events  # a closing kernel gives no store, but lets turns end
         self._audit = kernel.store.audit
-        self._held = held
+        self._held = turn_row
         self._org = org
         self._count, self._bytes = conversation.count, conversation.bytes
         self._stored = stored
@@ -131,7 +131,7 @@ class TurnJournal:
             return ()
         if self._attempts is None:
             self._attempts = await self._audit.attempts(self._org, self.turn)
-        return [one for one in self._attempts if one.causation == call]
+        return [attempt for attempt in self._attempts if attempt.causation == call]
 
     def emit(self, type: str, data: Mapping[str, Any]) -> None:
         """Add an event; matches of the host's patterns are masked in it."""
@@ -168,20 +168,20 @@ class TurnJournal:
 
     def within(self, place: str) -> InnerJournal:
         """Return the journal of an agent within a call, with its messages so far."""
-        own = [one for one in self._inner if one["within"] == place]
-        first = max((number for number, one in enumerate(own) if "summary" in one), default=0)
-        return InnerJournal(self, place, [to_json(one["message"]).decode() for one in own[first:]])
+        records = [record for record in self._inner if record["within"] == place]
+        first = max((number for number, record in enumerate(records) if "summary" in record), default=0)
+        return InnerJournal(self, place, [to_json(record["message"]).decode() for record in records[first:]])
 
     def _add(self, message: NewMessage) -> None:
         size = len(message.data.encode())
-        for limit, value, most in (
+        for limit, value, maximum in (
             ("message_bytes", size, MESSAGE_BYTES),
             ("conversation_bytes", self._bytes + size, CONVERSATION_BYTES),
             ("conversation_messages", self._count + 1, CONVERSATION_MESSAGES),
         ):
-            if value > most:
+            if value > maximum:
                 raise ConversationFull(
-                    f"The conversation is full: it would have {value}, and may have {most} ({limit})"
+                    f"The conversation is full: it would have {value}, and may have {maximum} ({limit})"
                 )
         self._count, self._bytes = self._count + 1, self._bytes + size
         self._new_messages.append(message)
@@ -189,9 +189,11 @@ class TurnJournal:
 
     def _forget(self, place: str) -> None:
         """Forget the results of calls of an agent that has gone on, and of the agents within them."""
-        left = {call: one for call, one in self.checkpoint.results.items() if not call.startswith(place)}
-        if len(left) < len(self.checkpoint.results):
-            self.checkpoint = replace(self.checkpoint, results=left)
+        remaining = {
+            call: tool_result for call, tool_result in self.checkpoint.results.items() if not call.startswith(place)
+        }
+        if len(remaining) < len(self.checkpoint.results):
+            self.checkpoint = replace(self.checkpoint, results=remaining)
 
     async def store(self, results: Mapping[str, str] | None = None) -> None:
         """Store everything added, and results of tool calls, durably.
@@ -363,7 +365,7 @@ class InnerJournal:
 
     async def store(self, results: Mapping[str, str] | None = None) -> None:
         """Store everything added, and results of tool calls, durably. Raises as the turn's does."""
-        await self._outer.store({self.place + call: one for call, one in (results or {}).items()})
+        await self._outer.store({self.place + call: tool_result for call, tool_result in (results or {}).items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,18 +382,18 @@ class Conversation:
 
 async def read_conversation(kernel: Kernel, session: str) -> Conversation:
     """Return the conversation of a session."""
-    events, found = kernel.store.events, list[MessageRow]()
+    events, rows = kernel.store.events, list[MessageRow]()
     after: int | None = None
     while True:
         page = await events.messages(session, after=after, max_bytes=_PAGE_BYTES)
-        found += page.items
+        rows += page.items
         if not page.items or page.items[-1].seq >= page.count:
             break
         after = page.items[-1].seq
-    if found and (first := _kept_from(found[0])) is not None:
-        earlier = await events.messages(session, after=first - 1, limit=found[0].seq - first)
-        found[2:2] = earlier.items  # after the summary, which is two messages: what the model was asked, and its answer
-    return Conversation(found, page.count, page.bytes)
+    if rows and (first := _kept_from(rows[0])) is not None:
+        earlier = await events.messages(session, after=first - 1, limit=rows[0].seq - first)
+        rows[2:2] = earlier.items  # after the summary, which is two messages: what the model was asked, and its answer
+    return Conversation(rows, page.count, page.bytes)
 
 
 def _kept_from(row: MessageRow) -> int | None:

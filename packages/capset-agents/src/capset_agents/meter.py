@@ -65,7 +65,7 @@ class TurnMeter:
         """Whether money is bounded, so that the price of each step must be known."""
         return self._limits.limits_cost or any(run._budget.cost is not None for run in self._runs())
 
-    async def reserve(self, most: AgentUsage) -> str:
+    async def reserve(self, maximum: AgentUsage) -> str:
         """Reserve the most that a step may use, of all budgets and limits at once, and return the id of the step.
 
         It waits while steps under way may use all that is left: they end without waiting for others. Raises
@@ -74,10 +74,10 @@ class TurnMeter:
         step = self._ids.new()
         while True:
             settlement = self._settled.next  # before it looks, so that it misses none
-            if self._hold(step, most):
+            if self._hold(step, maximum):
                 has_room = False
                 try:
-                    has_room = await self._limits.reserve(step, most)
+                    has_room = await self._limits.reserve(step, maximum)
                 finally:
                     if not has_room:
                         self._free(step)
@@ -135,7 +135,7 @@ class TurnMeter:
             yield run
             run = run._above
 
-    def _hold(self, step: str, most: AgentUsage) -> bool:
+    def _hold(self, step: str, maximum: AgentUsage) -> bool:
         """Reserve a step in this run and those above it, and return whether there was room; nothing comes between.
 
         Raises ``BudgetExceeded`` if nothing is left.
@@ -145,7 +145,7 @@ class TurnMeter:
         if any(run._budget.exceeded(sum(run._steps.values(), run._used + _NEXT)) for run in self._runs()):
             return False
         for run in self._runs():
-            run._steps[step] = most
+            run._steps[step] = maximum
         return True
 
     def _free(self, step: str) -> None:

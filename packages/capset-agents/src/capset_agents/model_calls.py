@@ -15,20 +15,20 @@ _NO_OBJECT: Final = "(not a JSON object)"
 """A name that no tool's parameter has, for arguments that are not an object."""
 
 
-def arguments_of(given: object) -> dict[str, Any]:
+def arguments_of(arguments: object) -> dict[str, Any]:
     """Return a model's arguments as an object: itself, or of its text. No text at all is no arguments.
 
     Arguments that are not a JSON object get a name that the kernel refuses.
     """
-    if isinstance(given, str | bytes | bytearray):
-        if not given.strip():
+    if isinstance(arguments, str | bytes | bytearray):
+        if not arguments.strip():
             return {}
         try:
-            value: object = from_json(given)
+            value: object = from_json(arguments)
         except ValueError:
             value = None
-        given = cast("object", value) if isinstance(value, dict) else f"{len(given)} characters"
-    return dict(cast("Mapping[str, Any]", given)) if isinstance(given, Mapping) else {_NO_OBJECT: given}
+        arguments = cast("object", value) if isinstance(value, dict) else f"{len(arguments)} characters"
+    return dict(cast("Mapping[str, Any]", arguments)) if isinstance(arguments, Mapping) else {_NO_OBJECT: arguments}
 
 
 def readable(value: Any) -> Any:  # JSON of every type
@@ -36,15 +36,15 @@ def readable(value: Any) -> Any:  # JSON of every type
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {readable(name): readable(one) for name, one in cast("dict[Any, Any]", value).items()}
+        return {readable(name): readable(member) for name, member in cast("dict[Any, Any]", value).items()}
     if isinstance(value, list):
-        return [readable(one) for one in cast("list[Any]", value)]
+        return [readable(element) for element in cast("list[Any]", value)]
     return value
 
 
-def arguments_json(given: object) -> bytes:
+def arguments_json(arguments: object) -> bytes:
     """Return a model's arguments as JSON text, for the kernel to judge."""
-    return json.dumps(arguments_of(given), default=partial(to_jsonable_python, fallback=str)).encode()
+    return json.dumps(arguments_of(arguments), default=partial(to_jsonable_python, fallback=str)).encode()
 
 
 def error_text(error: CapsetError) -> str:
@@ -54,5 +54,5 @@ def error_text(error: CapsetError) -> str:
 
 def error_suffix(error: CapsetError) -> str:
     """Return the suffix of that text: the kind of error, and whether to retry."""
-    again = ", may be tried again" if error.retryable else ""
-    return f"({error.code}{again}; correlation {error.correlation})"
+    retry_note = ", may be tried again" if error.retryable else ""
+    return f"({error.code}{retry_note}; correlation {error.correlation})"

@@ -51,8 +51,8 @@ class ModelChoice:
         return model if self._record is None else CassetteRecorder(model, self._record)
 
     def _find(self, name: str | None, agent: str) -> Model:
-        given = self._default if name is None or name == self._default else self._allowed.get(name)
-        if given is None:
+        choice = self._default if name is None or name == self._default else self._allowed.get(name)
+        if choice is None:
             if name is None:
                 raise ModelUnavailable(
                     f"the agent {agent!r} names no model, and there is no default one",
@@ -63,13 +63,13 @@ class ModelChoice:
                 + "; agents use only models that the host allows",
                 hint="allow it: --allow-model NAME",
             )
-        if isinstance(given, Script):
-            return ScriptedModel(script=given, agent=agent)
-        if not isinstance(given, str):
-            return given
-        if given not in self._made:
-            self._made[given] = _make(given)
-        return self._made[given]
+        if isinstance(choice, Script):
+            return ScriptedModel(script=choice, agent=agent)
+        if not isinstance(choice, str):
+            return choice
+        if choice not in self._made:
+            self._made[choice] = _make(choice)
+        return self._made[choice]
 
 
 def _make(name: str) -> Model:

@@ -201,31 +201,38 @@ class _TurnRun:
     @property
     def _is_long(self) -> bool:
         """Whether the conversation is to be summarised before the next request."""
-        most = self._summarise_at
-        return self._journal is not None and most is not None and self._size // BYTES_A_TOKEN > most
+        maximum = self._summarise_at
+        return self._journal is not None and maximum is not None and self._size // BYTES_A_TOKEN > maximum
 
     def _newest(self, history: Sequence[ModelMessage]) -> int:
         """Return how many messages of the newest turn a summary leaves as they are: none if they are much."""
-        newest, most = _own(history), (self._summarise_at or 0) // _KEPT_PART
+        newest, maximum = _own(history), (self._summarise_at or 0) // _KEPT_PART
         size = sum(_text_size(message, _written(message)) for message in newest)
-        return len(newest) if len(newest) < len(history) and size // BYTES_A_TOKEN <= most else 0
+        return len(newest) if len(newest) < len(history) and size // BYTES_A_TOKEN <= maximum else 0
 
-    async def _summarise(self, agent: _Loop, messages: Sequence[ModelMessage], left: int = 0) -> list[ModelMessage]:
-        """Return a summary in the place of messages, and the last ``left`` of them as they are.
+    async def _summarise(
+        self, agent: _Loop, messages: Sequence[ModelMessage], unsummarised: int = 0
+    ) -> list[ModelMessage]:
+        """Return a summary in the place of messages, and the last ``unsummarised`` of them as they are.
 
         It is kept together with what comes next: alone it would be the answer of a turn that is continued.
         """
         model = TurnModel(self._model, self._retries, self._meter)
-        older, newest = messages[: len(messages) - left], messages[len(messages) - left :]
+        older, newest = messages[: len(messages) - unsummarised], messages[len(messages) - unsummarised :]
         done = await agent.run(_SUMMARISE, model=model, message_history=older, output_type=str)
         if self._journal is not None:
             self._emit_response(self._journal, done.response)
         self._meter.check()
         if self._journal is not None:
             size = self._size // BYTES_A_TOKEN
-            told = {"messages": len(older), "unsummarised": left, "tokens": size, "model": done.response.model_name}
-            self._journal.emit("conversation.summarised", told)
-        stored = self._journal.numbers[len(older) :] if left and self._journal is not None else ()
+            event_data = {
+                "messages": len(older),
+                "unsummarised": unsummarised,
+                "tokens": size,
+                "model": done.response.model_name,
+            }
+            self._journal.emit("conversation.summarised", event_data)
+        stored = self._journal.numbers[len(older) :] if unsummarised and self._journal is not None else ()
         metadata = {KEPT_FROM: stored[0]} if stored else None
         summary: list[ModelMessage] = [
             ModelRequest(parts=[UserPromptPart(_SUMMARISE)], metadata=metadata),
@@ -329,7 +336,7 @@ class _TurnRun:
         What is stored of them are the paths of their files. The newest are shown, up to ``MAX_FILES`` together, as far
         as the model takes such.
         """
-        left, shown, has_media = MAX_FILES, [*messages], False
+        remaining, rendered, has_media = MAX_FILES, [*messages], False
         for place in range(len(messages) - 1, len(messages) - len(_own(messages)) - 1, -1):
             message = messages[place]
             if not isinstance(message, ModelRequest):
@@ -341,15 +348,15 @@ class _TurnRun:
                 media: list[BinaryContent] = []
                 for path in _media_of(part):
                     medium = await self._medium(path)
-                    if medium is not None and len(medium.data) <= left and self._takes(medium):
-                        left -= len(medium.data)
+                    if medium is not None and len(medium.data) <= remaining and self._takes(medium):
+                        remaining -= len(medium.data)
                         media.append(BinaryContent(medium.data, media_type=medium.media_type))
                 if media:
                     data = cast("Any", part.content)
                     parts[at] = replace(part, content=[*(data if isinstance(data, list) else [data]), *media])
                     has_media = True
-            shown[place] = replace(message, parts=parts)
-        return shown if has_media else messages
+            rendered[place] = replace(message, parts=parts)
+        return rendered if has_media else messages
 
     def _takes(self, medium: Medium) -> bool:
         try:
@@ -381,14 +388,14 @@ def _written(message: ModelMessage) -> str:
     return ModelMessagesTypeAdapter.dump_json([message])[1:-1].decode()
 
 
-def _text_size(message: ModelMessage, written: str) -> int:
+def _text_size(message: ModelMessage, stored_form: str) -> int:
     """Return the size of the stored form of a message without the files in it, which a model counts otherwise."""
-    size = len(written)
+    size = len(stored_form)
     for part in message.parts:
         content = getattr(part, "content", None)
-        for one in cast("Sequence[object]", content) if isinstance(content, list | tuple) else (content,):
-            if isinstance(one, BinaryContent):
-                size -= -(-len(one.data) // 3) * 4  # base64
+        for element in cast("Sequence[object]", content) if isinstance(content, list | tuple) else (content,):
+            if isinstance(element, BinaryContent):
+                size -= -(-len(element.data) // 3) * 4  # base64
     return size
 
 
@@ -419,8 +426,10 @@ def _closing(history: Sequence[ModelMessage]) -> list[ModelMessage]:
         return [ended]
     if not last.tool_calls:
         return []
-    told = "The turn was ended during this call: whether it had its effect is not known."
-    parts = [ToolReturnPart(one.tool_name, told, one.tool_call_id, outcome="interrupted") for one in last.tool_calls]
+    notice = "The turn was ended during this call: whether it had its effect is not known."
+    parts = [
+        ToolReturnPart(call.tool_name, notice, call.tool_call_id, outcome="interrupted") for call in last.tool_calls
+    ]
     return [ModelRequest(parts=parts), ended]
 
 
@@ -441,11 +450,13 @@ def _arguments(part: ToolCallPart) -> Mapping[str, Any] | str:
 
 
 def _suspended(waiting: DeferredToolRequests) -> TurnSuspended:
-    asked = {call.tool_call_id: list(waiting.metadata[call.tool_call_id]["approvals"]) for call in waiting.approvals}
-    calls = {call: str(ids[0]) for call, ids in asked.items()}
-    ids = list(dict.fromkeys(one for several in asked.values() for one in several))
-    told = f"The turn waits for {'approvals' if len(ids) > 1 else 'an approval'}: {', '.join(ids)}"
-    return TurnSuspended(told, approvals=ids, calls=calls)
+    approval_ids = {
+        call.tool_call_id: list(waiting.metadata[call.tool_call_id]["approvals"]) for call in waiting.approvals
+    }
+    calls = {call: str(ids[0]) for call, ids in approval_ids.items()}
+    ids = list(dict.fromkeys(approval_id for several in approval_ids.values() for approval_id in several))
+    message = f"The turn waits for {'approvals' if len(ids) > 1 else 'an approval'}: {', '.join(ids)}"
+    return TurnSuspended(message, approvals=ids, calls=calls)
 
 
 def _failed(error: Exception) -> CapsetError:

@@ -97,7 +97,7 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
     async def get_tools(self, ctx: RunContext[TurnToolset | None]) -> dict[str, ToolsetTool[TurnToolset | None]]:
         """Return exactly the tools in play in the step."""
         offered = self._offered.of(self.step.snapshot, self, ctx.max_retries)
-        return {name: one for name, one in offered.items() if not self._brakes.is_left_out(name)}
+        return {name: tool for name, tool in offered.items() if not self._brakes.is_left_out(name)}
 
     async def refuse_absent(self, part: ToolCallPart) -> None:
         """Have the kernel refuse, on record, a call of a tool that was not offered, also of one by another name."""
@@ -108,8 +108,8 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
             error = stopped
         result = await self.refuse(part, error)
         if self._journal is not None:
-            told = _result_event(part.tool_call_id, part.tool_name, _outcome(result))
-            self._journal.emit("tool.result", told)
+            event_data = _result_event(part.tool_call_id, part.tool_name, _outcome(result))
+            self._journal.emit("tool.result", event_data)
 
     async def refuse(self, part: ToolCallPart, error: CapsetError) -> Result[Any]:
         """Refuse a call, on record."""
@@ -163,9 +163,9 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
         """Return the causation of a call: the model's id of it, behind the place of an agent within a call."""
         return f"{self._place}{call}" if call else None
 
-    def _arguments(self, name: str, written: object) -> bytes:
+    def _arguments(self, name: str, raw_arguments: object) -> bytes:
         """Return the arguments that a model gave as JSON text of the tool's own schema, for the kernel to judge."""
-        arguments = arguments_of(written)
+        arguments = arguments_of(raw_arguments)
         installed = self.step.snapshot.tools.get(name)
         if installed is not None:
             return arguments_json(installed.tool.arguments.for_models.restored(arguments))
@@ -180,10 +180,10 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
                     called[part.tool_call_id] = part
                 elif isinstance(part, ToolReturnPart) and (call := called.get(part.tool_call_id)) is not None:
                     succeeded = part.outcome == "success"
-                    told = to_json(part.content).decode() if succeeded else part.model_response_str()
+                    text = to_json(part.content).decode() if succeeded else part.model_response_str()
                     arguments = self._arguments(part.tool_name, call.args_as_json_str())
                     has_effect = self._has_effect(part.tool_name)
-                    self._brakes.note(part.tool_name, arguments, told, succeeded=succeeded, has_effect=has_effect)
+                    self._brakes.note(part.tool_name, arguments, text, succeeded=succeeded, has_effect=has_effect)
         self.past = ()
 
     def _has_effect(self, name: str) -> bool:
@@ -202,9 +202,9 @@ class TurnToolset(AbstractToolset["TurnToolset | None"]):
             with CallProgress(self._journal.emit, call, name) as progress:
                 result = await self.step.call(name, Json(arguments), cause=self._cause(call), listener=progress)
         if not isinstance(result.error, ApprovalRequired | TurnSuspended):
-            told = error_text(result.error) if result.error is not None else to_json(result.data).decode()
+            text = error_text(result.error) if result.error is not None else to_json(result.data).decode()
             has_effect = self._has_effect(name)
-            self._brakes.note(name, arguments, told, succeeded=result.success, has_effect=has_effect)
+            self._brakes.note(name, arguments, text, succeeded=result.success, has_effect=has_effect)
         return result
 
 
@@ -307,10 +307,10 @@ class OfferedTools:
         if self._described is None or self._described[0] is not snapshot:
             self._described = snapshot, [_Described.of(tool_definition(snapshot, ref)) for ref in snapshot.tool_refs]
         return {
-            one.definition.name: ToolsetTool(
-                toolset=toolset, tool_def=one.copy(), max_retries=max_retries, args_validator=AnyArguments()
+            described.definition.name: ToolsetTool(
+                toolset=toolset, tool_def=described.copy(), max_retries=max_retries, args_validator=AnyArguments()
             )
-            for one in self._described[1]
+            for described in self._described[1]
         }
 
 
@@ -334,13 +334,13 @@ class _Described(NamedTuple):
 def tool_definition(snapshot: Snapshot, ref: Ref) -> ToolDefinition:
     """Return a tool in play as pydantic-ai describes it to models."""
     installed = snapshot.tools[ref.name]
-    tool, shown = installed.tool, installed.tool.arguments.for_models
+    tool, model_schema = installed.tool, installed.tool.arguments.for_models
     return ToolDefinition(
         name=installed.name,
         description=tool.description,
-        parameters_json_schema=dict(shown.json_schema),
+        parameters_json_schema=dict(model_schema.json_schema),
         return_schema=dict(tool.output.json_schema),
-        strict=None if shown.may_be_strict else False,
+        strict=None if model_schema.may_be_strict else False,
         metadata={"capability": installed.owner, "effect": tool.effect, "tool_hash": ref.hash},
     )
 
@@ -355,8 +355,8 @@ def _outcome(result: Result[Any]) -> dict[str, Any]:
 
 def _result_event(call: str, tool: str, outcome: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data of the event of a result."""
-    shown = {name: value for name, value in outcome.items() if name != MEDIA}
-    return {"call": call, "tool": tool, "success": outcome["code"] is None, **shown}
+    details = {name: value for name, value in outcome.items() if name != MEDIA}
+    return {"call": call, "tool": tool, "success": outcome["code"] is None, **details}
 
 
 def _given(outcome: Mapping[str, Any]) -> ToolReturn[Any]:
@@ -380,16 +380,16 @@ def _media_in(data: Any) -> list[str]:  # JSON data
 
 def _unknown(attempts: Sequence[Attempt]) -> str | None:
     """Return what to tell the model of a call that may have been made already, or ``None`` if it was not."""
-    made = next((one for one in attempts if one.outcome not in UNTOUCHED), None)
-    if made is None:
+    earlier_attempt = next((attempt for attempt in attempts if attempt.outcome not in UNTOUCHED), None)
+    if earlier_attempt is None:
         return None
-    if made.outcome is None or made.outcome == "interrupted":
+    if earlier_attempt.outcome is None or earlier_attempt.outcome == "interrupted":
         return (
             "The server stopped during this call: whether it had its effect is not known, and it was not repeated. "
-            f"Find out before you do it again. (outcome_unknown; record {made.record})"
+            f"Find out before you do it again. (outcome_unknown; record {earlier_attempt.record})"
         )
-    ended = _ENDED.get(made.outcome, f"ended as {made.outcome}")
+    ended = _ENDED.get(earlier_attempt.outcome, f"ended as {earlier_attempt.outcome}")
     return (
         f"This call {ended}, but the server stopped before its result was stored, and it was not repeated. "
-        f"(outcome_unknown; record {made.record})"
+        f"(outcome_unknown; record {earlier_attempt.record})"
     )

@@ -104,17 +104,17 @@ class TurnModel(WrapperModel):
         """Ask the model. Raises ``BudgetExceeded`` before it if nothing is left for another step."""
         if self._prepare is not None:
             messages, model_settings = self._prepare(messages, model_settings)
-        shown = messages if self._show is None else await self._show(messages)
-        meter, most = self._meter, AgentUsage(steps=1)
+        rendered = messages if self._show is None else await self._show(messages)
+        meter, maximum = self._meter, AgentUsage(steps=1)
         if meter.bounds_use:
             needs_price = meter.bounds_cost
-            most = most_of_step(self, shown, model_settings, model_request_parameters, needs_price=needs_price)
-        step = await meter.reserve(most)
+            maximum = most_of_step(self, rendered, model_settings, model_request_parameters, needs_price=needs_price)
+        step = await meter.reserve(maximum)
         try:
-            response = await self._ask_showing(shown, messages, model_settings, model_request_parameters)
+            response = await self._ask_showing(rendered, messages, model_settings, model_request_parameters)
         except asyncio.CancelledError:
             answer = None if self._stream is None else self._stream.get()
-            await meter.settle(step, use_of_broken_step(self, shown, model_request_parameters, answer))
+            await meter.settle(step, use_of_broken_step(self, rendered, model_request_parameters, answer))
             raise
         except Exception:
             await meter.settle(step, AgentUsage())  # providers take nothing for a request that fails
@@ -126,17 +126,17 @@ class TurnModel(WrapperModel):
 
     async def _ask_showing(
         self,
-        shown: list[ModelMessage],
+        rendered: list[ModelMessage],
         messages: list[ModelMessage],
         settings: ModelSettings | None,
         parameters: ModelRequestParameters,
     ) -> ModelResponse:
         """Ask the model with images and recordings; without them, from then on, if its provider does not take them."""
         try:
-            return await self._ask_again(shown, settings, parameters)
+            return await self._ask_again(rendered, settings, parameters)
         except (ModelHTTPError, NotImplementedError, UserError) as error:
             is_taken = isinstance(error, ModelHTTPError) and error.status_code not in _NOT_TAKEN
-            if shown is messages or is_taken:
+            if rendered is messages or is_taken:
                 raise
         self._show = None
         if self._discard is not None:
@@ -182,16 +182,18 @@ def _kept(response: ModelResponse, messages: Sequence[ModelMessage], model_id: s
     It names the model that was asked, which decides its price. Its texts are readable, and its calls have ids that none
     before them has: what became of a call is found by its id.
     """
-    used = {call.tool_call_id for one in messages if isinstance(one, ModelResponse) for call in one.tool_calls}
+    used = {
+        call.tool_call_id for message in messages if isinstance(message, ModelResponse) for call in message.tool_calls
+    }
     parts: list[ModelResponsePart] = []
     for part in map(_readable_part, response.parts):
         if isinstance(part, ToolCallPart):
-            own, number = part.tool_call_id, 1
-            while own in used:
+            call_id, number = part.tool_call_id, 1
+            while call_id in used:
                 number += 1
-                own = f"{part.tool_call_id}_{number}"
-            used.add(own)
-            parts.append(replace(part, tool_call_id=own))
+                call_id = f"{part.tool_call_id}_{number}"
+            used.add(call_id)
+            parts.append(replace(part, tool_call_id=call_id))
         else:
             parts.append(part)
     return replace(response, parts=parts, model_id=response.model_id or model_id)

@@ -123,27 +123,29 @@ class TurnService:
             content=new.content, correlation=new.correlation, caller=new.caller, runtime_hash=runtime_hash
         )
         # From the first moment on: what was acknowledged is done, also if this process dies at once.
-        kept = write_checkpoint(checkpoint) if continues(kernel.generator) else None
-        held = TurnRow(row.id, new.run or kernel.new_id(), self._own_holder(), held_until(kernel), kept)
+        stored_checkpoint = write_checkpoint(checkpoint) if continues(kernel.generator) else None
+        turn_row = TurnRow(
+            row.id, new.run or kernel.new_id(), self._own_holder(), held_until(kernel), stored_checkpoint
+        )
         started = started_event(row.agent, row.agent_version, runtime_hash)
         is_run = new.run is not None
-        begun = await events.begin(held, started, now=kernel.now(), interrupted=interrupted(), is_run=is_run)
-        if begun.turn != held.turn:
+        begun = await events.begin(turn_row, started, now=kernel.now(), interrupted=interrupted(), is_run=is_run)
+        if begun.turn != turn_row.turn:
             raise await self._busy(row, begun)
         self._stored(row.id)
         try:
-            turn.journal = await self._journal(row, held, checkpoint)
+            turn.journal = await self._journal(row, turn_row, checkpoint)
         except CapsetError as error:
-            await self._give_up(held, error)
+            await self._give_up(turn_row, error)
             raise
         self._spawn(turn, session)
         return begun
 
     def abandon(self, session: str) -> None:
         """Cancel the turn of a session that was deleted, if it runs here; elsewhere it ends with its next event."""
-        for one in self.running.values():
-            if one.journal.session == session:
-                one.abandon()
+        for turn in self.running.values():
+            if turn.journal.session == session:
+                turn.abandon()
 
     async def cancel(self, row: SessionRow, id: str, *, by: str) -> None:
         """Cancel a turn of a session, wherever it runs, and return once it has ended.
@@ -155,19 +157,19 @@ class TurnService:
         if running is not None and is_here:
             await running.cancel(by)
         events, kernel = self._kernel.store.events, self._kernel
-        seen = (await events.read(row.id, after=0, limit=1)).running
-        if is_here and (seen is None or seen.turn != id):
+        turn_row = (await events.read(row.id, after=0, limit=1)).running
+        if is_here and (turn_row is None or turn_row.turn != id):
             return
-        if seen is None or seen.turn != id:
+        if turn_row is None or turn_row.turn != id:
             raise NotFound(f"the session {row.id!r} is not in the turn {id!r}")
         # Taken from its process, which notices that by its next event, or when it renews its hold.
-        mine = replace(seen, holder=self._own_holder(), until=held_until(kernel))
-        if not await events.take(seen, mine):
+        mine = replace(turn_row, holder=self._own_holder(), until=held_until(kernel))
+        if not await events.take(turn_row, mine):
             raise Conflict("the turn has just been renewed or has ended: try again")
         await events.append(mine, [cancelled_event(by)], now=kernel.now(), then=None)
-        if seen.checkpoint is not None:
+        if turn_row.checkpoint is not None:
             with suppress(StateError):  # of a newer version: they expire
-                await kernel.approvals.withdraw(read_checkpoint(seen.checkpoint).approvals, org=row.org, by=by)
+                await kernel.approvals.withdraw(read_checkpoint(turn_row.checkpoint).approvals, org=row.org, by=by)
         self._stored(row.id)
 
     async def resume(
@@ -179,20 +181,22 @@ class TurnService:
         process runs it, ``TurnSuspended`` while it waits for approvals, and ``ApprovalExpired`` if one came too late.
         """
         page = await self._kernel.store.events.read(row.id, after=0, limit=1)
-        seen = page.running
-        if seen is None:
-            seen = await self._begin_again(row, id, caller, page.last)
-        if seen is None or seen.turn != id:
+        turn_row = page.running
+        if turn_row is None:
+            turn_row = await self._begin_again(row, id, caller, page.last)
+        if turn_row is None or turn_row.turn != id:
             raise NotFound(f"the session {row.id!r} is not in the turn {id!r}")
-        if seen.checkpoint is None or (seen.holder not in (SUSPENDED, CALLER) and seen.until > self._kernel.now()):
+        if turn_row.checkpoint is None or (
+            turn_row.holder not in (SUSPENDED, CALLER) and turn_row.until > self._kernel.now()
+        ):
             raise TurnRunning(f"the turn {id!r} is running")
-        checkpoint = replace(read_checkpoint(seen.checkpoint), caller=caller)
-        if seen.holder == SUSPENDED and any(map(self._has_expired, await self._requests(row, checkpoint))):
-            await self._give_up(seen, late := ApprovalExpired(_LATE))
+        checkpoint = replace(read_checkpoint(turn_row.checkpoint), caller=caller)
+        if turn_row.holder == SUSPENDED and any(map(self._has_expired, await self._requests(row, checkpoint))):
+            await self._give_up(turn_row, late := ApprovalExpired(_LATE))
             raise late
         if pending := await self._pending(row, checkpoint):
-            raise waits(id, [one.id for one in pending])
-        if not await self._take_up(row, seen, checkpoint, opening):
+            raise waits(id, [request.id for request in pending])
+        if not await self._take_up(row, turn_row, checkpoint, opening):
             raise TurnRunning(f"the turn {id!r} is running")
 
     async def _begin_again(self, row: SessionRow, id: str, caller: Mapping[str, Any], last: int) -> TurnRow | None:
@@ -209,16 +213,16 @@ class TurnService:
             raise Conflict(f"the turn {id!r} has failed for good ({failed['code']}): send another message")
         correlation = failed["correlation"] or kernel.new_id()
         checkpoint = TurnCheckpoint(content=None, correlation=correlation, caller=caller, runtime_hash="")
-        again = TurnRow(row.id, id, self._own_holder(), kernel.now(), write_checkpoint(checkpoint))
-        begun = await kernel.store.events.begin(again, retried_event(), now=kernel.now(), interrupted=interrupted())
-        return again if begun.turn == id else None
+        retried = TurnRow(row.id, id, self._own_holder(), kernel.now(), write_checkpoint(checkpoint))
+        begun = await kernel.store.events.begin(retried, retried_event(), now=kernel.now(), interrupted=interrupted())
+        return retried if begun.turn == id else None
 
     async def waiting(self, row: SessionRow) -> tuple[str, Sequence[ApprovalRow]] | None:
         """Return the turn of a session that waits for approvals, and those that are undecided, if there is one."""
-        seen = (await self._kernel.store.events.read(row.id, after=0, limit=1)).running
-        if seen is None or seen.checkpoint is None or seen.holder != SUSPENDED:
+        turn_row = (await self._kernel.store.events.read(row.id, after=0, limit=1)).running
+        if turn_row is None or turn_row.checkpoint is None or turn_row.holder != SUSPENDED:
             return None
-        return seen.turn, await self._pending(row, read_checkpoint(seen.checkpoint))
+        return turn_row.turn, await self._pending(row, read_checkpoint(turn_row.checkpoint))
 
     def wake(self) -> None:
         """Look now for turns to continue, since an approval was decided."""
@@ -240,25 +244,25 @@ class TurnService:
         """Continue the turns that are due now, and return how many were taken up or ended."""
         kernel, count = self._kernel, 0
         due = await kernel.store.events.due(kernel.now(), limit=_LOOK_AT + self._left)
-        for seen in due:
-            row = await kernel.find_session(seen.session)
-            if row is None or seen.checkpoint is None:
+        for turn_row in due:
+            row = await kernel.find_session(turn_row.session)
+            if row is None or turn_row.checkpoint is None:
                 continue
             try:
-                checkpoint = read_checkpoint(seen.checkpoint)
+                checkpoint = read_checkpoint(turn_row.checkpoint)
             except StateError as error:  # of a newer version, whose processes continue it
-                _log.warning("the turn %s is left to others: %s", seen.turn, error.message)
+                _log.warning("the turn %s is left to others: %s", turn_row.turn, error.message)
                 continue
             try:
-                is_done = await self._continue(row, seen, checkpoint)
+                is_done = await self._continue(row, turn_row, checkpoint)
             except StoreError as error:
-                _log.warning("the turn %s is left for the moment: %s", seen.turn, error.message)
+                _log.warning("the turn %s is left for the moment: %s", turn_row.turn, error.message)
                 continue
             except CapsetError as error:
-                is_done = await self._give_up(seen, error)
+                is_done = await self._give_up(turn_row, error)
             except Exception:  # of the code of others: one turn must not end the watch over all
-                _log.exception("the turn %s cannot be continued", seen.turn)
-                is_done = await self._give_up(seen, InternalError(_UNEXPECTED))
+                _log.exception("the turn %s cannot be continued", turn_row.turn)
+                is_done = await self._give_up(turn_row, InternalError(_UNEXPECTED))
             count += is_done
         self._left = len(due) - count
         return count
@@ -268,44 +272,46 @@ class TurnService:
         if (running := self.running.get(id)) is not None:
             await running.ended.wait()
 
-    async def _continue(self, row: SessionRow, seen: TurnRow, checkpoint: TurnCheckpoint) -> bool:
-        if seen.holder == CALLER:
-            return await self._give_up(seen, Unauthenticated("The caller of this turn did not come back in time."))
-        if seen.holder == SUSPENDED:
+    async def _continue(self, row: SessionRow, turn_row: TurnRow, checkpoint: TurnCheckpoint) -> bool:
+        if turn_row.holder == CALLER:
+            return await self._give_up(turn_row, Unauthenticated("The caller of this turn did not come back in time."))
+        if turn_row.holder == SUSPENDED:
             requests = await self._requests(row, checkpoint)
             if any(map(self._has_expired, requests)):
-                return await self._give_up(seen, ApprovalExpired(_LATE))
-            if any(one.status == "pending" for one in requests):  # one of several was decided
-                later = replace(seen, until=max(one.expires_at for one in requests if one.status == "pending"))
-                await self._kernel.store.events.take(seen, later)
+                return await self._give_up(turn_row, ApprovalExpired(_LATE))
+            if any(request.status == "pending" for request in requests):  # one of several was decided
+                later = replace(
+                    turn_row, until=max(request.expires_at for request in requests if request.status == "pending")
+                )
+                await self._kernel.store.events.take(turn_row, later)
                 return False
         elif checkpoint.takeovers >= TAKEOVERS:
             died = f"The turn was interrupted: {checkpoint.takeovers + 1} processes have ended while they ran it"
-            return await self._give_up(seen, Interrupted(died))
+            return await self._give_up(turn_row, Interrupted(died))
         else:
             checkpoint = replace(checkpoint, takeovers=checkpoint.takeovers + 1)
         return await self._take_up(
-            row, seen, checkpoint, lambda hooks: self._host.reopen(row, checkpoint.caller, hooks)
+            row, turn_row, checkpoint, lambda hooks: self._host.reopen(row, checkpoint.caller, hooks)
         )
 
     async def _take_up(
         self,
         row: SessionRow,
-        seen: TurnRow,
+        turn_row: TurnRow,
         checkpoint: TurnCheckpoint,
         opening: Callable[[Hooks], Awaitable[Session]],
     ) -> bool:
         with self._room(row) as has_room:
-            return has_room and await self._take(row, seen, checkpoint, opening)  # without, it is looked at again
+            return has_room and await self._take(row, turn_row, checkpoint, opening)  # without, it is looked at again
 
     async def _take(
         self,
         row: SessionRow,
-        seen: TurnRow,
+        turn_row: TurnRow,
         checkpoint: TurnCheckpoint,
         opening: Callable[[Hooks], Awaitable[Session]],
     ) -> bool:
-        if seen.turn in self.running:
+        if turn_row.turn in self.running:
             return False  # this process's own, which has only lapsed by a clock that jumped ahead: it is renewed
         kernel, turn = self._kernel, RunningTurn(self._kernel, row, self._seconds)
         try:
@@ -313,27 +319,29 @@ class TurnService:
         except NotHere:
             return False
         except CallerAway:
-            away = replace(seen, holder=CALLER, until=iso(kernel.clock.time_ns() + _DAY_NS))
-            return await kernel.store.events.take(seen, away)
+            away = replace(turn_row, holder=CALLER, until=iso(kernel.clock.time_ns() + _DAY_NS))
+            return await kernel.store.events.take(turn_row, away)
         runtime_hash = session.snapshot.runtime_hash
         resumed = resumed_event(checkpoint.approvals, checkpoint.runtime_hash, runtime_hash, checkpoint.takeovers)
         checkpoint = replace(checkpoint, approvals=(), runtime_hash=runtime_hash)
-        held = replace(
-            seen, holder=self._own_holder(), until=held_until(kernel), checkpoint=write_checkpoint(checkpoint)
+        taken_row = replace(
+            turn_row, holder=self._own_holder(), until=held_until(kernel), checkpoint=write_checkpoint(checkpoint)
         )
-        if not await kernel.store.events.take(seen, held):
+        if not await kernel.store.events.take(turn_row, taken_row):
             return False  # another process was faster
-        turn.journal = await self._journal(row, held, checkpoint)
+        turn.journal = await self._journal(row, taken_row, checkpoint)
         if (discarded := discarded_event(await self._newest(row))) is not None:
             turn.journal.add_event(discarded)
         turn.journal.add_event(resumed)
         self._spawn(turn, session)
         return True
 
-    async def _journal(self, row: SessionRow, held: TurnRow, checkpoint: TurnCheckpoint) -> TurnJournal:
+    async def _journal(self, row: SessionRow, turn_row: TurnRow, checkpoint: TurnCheckpoint) -> TurnJournal:
         """Return the journal of a turn that is held: until then, another one may add to the conversation."""
         conversation = await read_conversation(self._kernel, row.id)
-        return TurnJournal(self._kernel, held, checkpoint, org=row.org, conversation=conversation, stored=self._stored)
+        return TurnJournal(
+            self._kernel, turn_row, checkpoint, org=row.org, conversation=conversation, stored=self._stored
+        )
 
     async def _newest(self, row: SessionRow) -> Sequence[EventRow]:
         """Return the newest events of a session: the last one of an answer is among them, if that broke off."""
@@ -341,29 +349,29 @@ class TurnService:
         last = (await events.read(row.id, after=0, limit=1)).last
         return (await events.read(row.id, after=max(last - _NEWEST, 0), limit=_NEWEST)).items
 
-    async def _give_up(self, seen: TurnRow, error: CapsetError) -> bool:
+    async def _give_up(self, turn_row: TurnRow, error: CapsetError) -> bool:
         """End a turn that cannot be run, or continued."""
         kernel = self._kernel
-        mine = replace(seen, holder=self._own_holder(), until=held_until(kernel))
-        if not await kernel.store.events.take(seen, mine):
+        mine = replace(turn_row, holder=self._own_holder(), until=held_until(kernel))
+        if not await kernel.store.events.take(turn_row, mine):
             return False
         await kernel.store.events.append(mine, [failed_event(error)], now=kernel.now(), then=None)
-        self._stored(seen.session)
+        self._stored(turn_row.session)
         return True
 
     def _spawn(self, turn: RunningTurn, session: Session) -> None:
-        own = turn.journal.turn
-        self.running[own] = turn
+        turn_id = turn.journal.turn
+        self.running[turn_id] = turn
 
         async def run() -> None:
             try:
                 await turn.run(session)
             finally:
-                del self.running[own]
+                del self.running[turn_id]
                 turn.ended.set()
                 self._wake.set()  # an approval may have been decided while it was being suspended
 
-        self._kernel.spawn(run(), name=f"capset-turn-{own}")
+        self._kernel.spawn(run(), name=f"capset-turn-{turn_id}")
 
     @contextmanager
     def _room(self, row: SessionRow) -> Generator[bool]:
@@ -379,15 +387,15 @@ class TurnService:
                 del self._beginning[owner]
 
     async def _requests(self, row: SessionRow, checkpoint: TurnCheckpoint) -> Sequence[ApprovalRow]:
-        found = [await self._kernel.store.approvals.get(row.org, one) for one in checkpoint.approvals]
-        return [one for one in found if one is not None]
+        requests = [await self._kernel.store.approvals.get(row.org, approval) for approval in checkpoint.approvals]
+        return [request for request in requests if request is not None]
 
     async def _pending(self, row: SessionRow, checkpoint: TurnCheckpoint) -> Sequence[ApprovalRow]:
-        found = await self._requests(row, checkpoint)
-        return [one for one in found if one.status == "pending" and not self._has_expired(one)]
+        requests = await self._requests(row, checkpoint)
+        return [request for request in requests if request.status == "pending" and not self._has_expired(request)]
 
-    def _has_expired(self, one: ApprovalRow) -> bool:
-        return one.status == "expired" or (one.status == "pending" and one.expires_at <= self._kernel.now())
+    def _has_expired(self, request: ApprovalRow) -> bool:
+        return request.status == "expired" or (request.status == "pending" and request.expires_at <= self._kernel.now())
 
     async def _busy(self, row: SessionRow, begun: Begun) -> CapsetError:
         running = (await self._kernel.store.events.read(row.id, after=begun.last, limit=1)).running

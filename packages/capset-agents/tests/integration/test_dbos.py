@@ -79,7 +79,7 @@ async def test_workers_on_sqlite_count_what_is_taken_one_after_the_other(tmp_pat
 
 @pytest.mark.spec("D15")
 def test_two_transactions_that_read_first_wait_for_each_other(tmp_path: Path) -> None:
-    one, other = (dbos.sqlite_engine(f"sqlite:///{tmp_path}/a.db") for _ in range(2))
+    first, other = (dbos.sqlite_engine(f"sqlite:///{tmp_path}/a.db") for _ in range(2))
     done: list[str] = []
 
     def read_and_write(engine: Engine, name: str) -> None:
@@ -90,14 +90,14 @@ def test_two_transactions_that_read_first_wait_for_each_other(tmp_path: Path) ->
                 connection.exec_driver_sql("INSERT INTO taken VALUES (1)")
                 done.append(name)
 
-    with one.begin() as connection:
+    with first.begin() as connection:
         connection.exec_driver_sql("BEGIN IMMEDIATE")  # as DBOS's migrations do
         connection.exec_driver_sql("CREATE TABLE taken (number INTEGER)")
-    threads = [Thread(target=read_and_write, args=given) for given in ((one, "one"), (other, "other"))]
+    threads = [Thread(target=read_and_write, args=arguments) for arguments in ((first, "one"), (other, "other"))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len(done) == 1
-    for engine in (one, other):
+    for engine in (first, other):
         engine.dispose()

@@ -52,10 +52,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("capset_agents.turn_model.BACKOFF_SECONDS", 0.01)
 
 
-def texts(told: list[tuple[str, dict[str, Any]]]) -> list[str]:
+def texts(events: list[tuple[str, dict[str, Any]]]) -> list[str]:
     """Return the texts of a turn's events, and where they are taken back."""
     kinds = {"text.delta": "{text}", "text.discarded": "discarded {step}"}
-    return [kinds[kind].format(**data) for kind, data in told if kind in kinds]
+    return [kinds[kind].format(**data) for kind, data in events if kind in kinds]
 
 
 DOWN = ModelHTTPError(503, "moody")
@@ -67,10 +67,10 @@ REJECTED = ModelHTTPError(401, "moody")
 @pytest.mark.parametrize("error", [DOWN, ModelHTTPError(429, "moody"), ModelAPIError("moody", "no connection")])
 async def test_a_request_that_fails_for_a_moment_is_made_again(url: str, shelf: Shelf, error: Exception) -> None:
     provider = Provider(2, error)
-    async with site(url, shelf, [], model=provider.model()) as here:
-        row = await here.session()
-        await here.say(row, "hello")
-        assert await here.last(row) == ("turn.ended", {"output": "Here I am."})
+    async with site(url, shelf, [], model=provider.model()) as host:
+        row = await host.session()
+        await host.say(row, "hello")
+        assert await host.last(row) == ("turn.ended", {"output": "Here I am."})
         assert provider.asked == 3
 
 
@@ -79,13 +79,13 @@ async def test_a_request_that_fails_for_a_moment_is_made_again(url: str, shelf: 
 @pytest.mark.parametrize(("error", "tries"), [(DOWN, 3), (REJECTED, 1)])
 async def test_a_provider_that_fails_ends_the_turn(url: str, shelf: Shelf, error: Exception, tries: int) -> None:
     provider = Provider(9, error)
-    async with site(url, shelf, [], model=provider.model()) as here:
-        row = await here.session()
-        await here.say(row, "hello")
-        kind, data = await here.last(row)
+    async with site(url, shelf, [], model=provider.model()) as host:
+        row = await host.session()
+        await host.say(row, "hello")
+        kind, data = await host.last(row)
         assert (kind, data["error"]["code"], provider.asked) == ("turn.failed", "model_failed", tries)
-        await here.say(row, "again")
-        kinds = [one["kind"] for one in await here.said(row)]
+        await host.say(row, "again")
+        kinds = [message["kind"] for message in await host.said(row)]
         assert kinds == ["request", "response", "request"], "each prompt is stored, and the first one is closed"
 
 
@@ -93,29 +93,29 @@ async def test_a_provider_that_fails_ends_the_turn(url: str, shelf: Shelf, error
 @pytest.mark.usefixtures("quick")
 async def test_an_answer_that_breaks_off_is_taken_back_and_asked_for_again(url: str, shelf: Shelf) -> None:
     provider = Provider(2, DOWN, before="Here ")
-    async with site(url, shelf, [], model=provider.model()) as here:
-        row = await here.session()
-        await here.say(row, "hello")
-        assert texts(await here.told(row)) == ["Here ", "discarded 1", "Here ", "discarded 1", "Here I am."]
-        assert await here.last(row) == ("turn.ended", {"output": "Here I am."})
-        said = [part["content"] for one in await here.said(row) for part in one["parts"]]
-        assert said == ["hello", "Here I am."], "the conversation has the whole answer alone"
+    async with site(url, shelf, [], model=provider.model()) as host:
+        row = await host.session()
+        await host.say(row, "hello")
+        assert texts(await host.told(row)) == ["Here ", "discarded 1", "Here ", "discarded 1", "Here I am."]
+        assert await host.last(row) == ("turn.ended", {"output": "Here I am."})
+        contents = [part["content"] for message in await host.said(row) for part in message["parts"]]
+        assert contents == ["hello", "Here I am."], "the conversation has the whole answer alone"
 
 
 @pytest.mark.spec("R3", "R20")
 @pytest.mark.usefixtures("quick")
 async def test_what_was_told_last_stays_until_the_turn_is_taken_up_again(url: str, shelf: Shelf) -> None:
     provider = Provider(3, DOWN, before="Here ")
-    async with site(url, shelf, [], model=provider.model()) as here:
-        row = await here.session()
-        turn = await here.say(row, "hello")
-        kind, data = await here.last(row)
+    async with site(url, shelf, [], model=provider.model()) as host:
+        row = await host.session()
+        turn = await host.say(row, "hello")
+        kind, data = await host.last(row)
         assert (kind, data["error"]["retryable"], provider.asked) == ("turn.failed", True, 3)
-        before = texts(await here.told(row))
+        before = texts(await host.told(row))
         assert before == ["Here ", "discarded 1", "Here ", "discarded 1", "Here "]
-        await here.resume(row, turn)
-        assert texts(await here.told(row)) == [*before, "discarded 1", "Here I am."]
-        assert await here.last(row) == ("turn.ended", {"output": "Here I am."})
+        await host.resume(row, turn)
+        assert texts(await host.told(row)) == [*before, "discarded 1", "Here I am."]
+        assert await host.last(row) == ("turn.ended", {"output": "Here I am."})
 
 
 @pytest.mark.realtime
@@ -131,19 +131,19 @@ async def test_an_answer_that_its_process_did_not_get_to_the_end_is_taken_back(
         began.set()
         await asyncio.sleep(3_600)
 
-    async with site(url, shelf, [], model=FunctionModel(stream_function=stream, model_name="slow")) as here:
-        row = await here.session()
-        await here.begin(row, "hello")
+    async with site(url, shelf, [], model=FunctionModel(stream_function=stream, model_name="slow")) as host:
+        row = await host.session()
+        await host.begin(row, "hello")
         await began.wait()
 
         async def is_stored() -> bool:
-            return bool(texts(await here.told(row)))
+            return bool(texts(await host.told(row)))
 
         await until(is_stored, "the event of a text, which is stored with others")
-    async with site(url, shelf, ["Here I am."], agent=here.agent) as there:
-        await there.go_on()
-        assert texts(await there.told(row)) == ["Here ", "discarded 1", "Here I am."]
-        assert (await there.last(row))[0] == "turn.ended"
+    async with site(url, shelf, ["Here I am."], agent=host.agent) as second_host:
+        await second_host.go_on()
+        assert texts(await second_host.told(row)) == ["Here ", "discarded 1", "Here I am."]
+        assert (await second_host.last(row))[0] == "turn.ended"
 
 
 @pytest.mark.spec("R1")
@@ -158,33 +158,33 @@ async def test_texts_and_arguments_with_half_a_character_are_kept_without_it(url
         await moment(0.2)  # so that the first half is an event of its own
         yield "\ude00 \ud83d"
 
-    async with site(url, shelf, [], model=FunctionModel(stream_function=stream, model_name="halves")) as here:
-        row = await here.session()
-        await here.say(row, "hello")
-        assert await here.last(row) == ("turn.ended", {"output": "Here \N{GRINNING FACE} \N{REPLACEMENT CHARACTER}"})
+    async with site(url, shelf, [], model=FunctionModel(stream_function=stream, model_name="halves")) as host:
+        row = await host.session()
+        await host.say(row, "hello")
+        assert await host.last(row) == ("turn.ended", {"output": "Here \N{GRINNING FACE} \N{REPLACEMENT CHARACTER}"})
         assert shelf.done == ["look \N{REPLACEMENT CHARACTER}"]
-        assert texts(await here.told(row))[0].startswith("Here ")
+        assert texts(await host.told(row))[0].startswith("Here ")
 
 
 @pytest.mark.spec("R3")
 @pytest.mark.usefixtures("quick")
 async def test_a_provider_whose_connection_breaks_is_asked_again(url: str, shelf: Shelf) -> None:
     """One that speaks HTTP: it sends the beginning of an answer, and hangs up."""
-    asked = 0
+    requests = 0
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal asked
+        nonlocal requests
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         await reader.readexactly(int(head.partition(b"content-length: ")[2].split(b"\r\n")[0]))
-        asked += 1
+        requests += 1
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
-        for text in ("Here ", "I am.", None) if asked > 1 else ("Here ",):
+        for text in ("Here ", "I am.", None) if requests > 1 else ("Here ",):
             delta, ended = ({"content": text}, None) if text else ({}, "stop")
             choice = {"index": 0, "delta": delta, "finish_reason": ended}
-            whole = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
-            data = f"data: {json.dumps(whole)}\n\n".encode()
+            chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+            data = f"data: {json.dumps(chunk)}\n\n".encode()
             writer.write(b"%x\r\n%b\r\n" % (len(data), data))
-        if asked > 1:
+        if requests > 1:
             writer.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
         await writer.drain()
         writer.close()
@@ -193,12 +193,12 @@ async def test_a_provider_whose_connection_breaks_is_asked_again(url: str, shelf
     async with server:
         address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         model = OpenAIChatModel("m", provider=OpenAIProvider(base_url=address, api_key="none"))
-        async with site(url, shelf, [], model=model) as here:
-            row = await here.session()
-            await here.say(row, "hello")
-            assert await here.last(row) == ("turn.ended", {"output": "Here I am."})
-            assert "discarded 1" in texts(await here.told(row))
-            assert asked == 2
+        async with site(url, shelf, [], model=model) as host:
+            row = await host.session()
+            await host.say(row, "hello")
+            assert await host.last(row) == ("turn.ended", {"output": "Here I am."})
+            assert "discarded 1" in texts(await host.told(row))
+            assert requests == 2
 
 
 @pytest.mark.spec("R20")
@@ -206,25 +206,25 @@ async def test_a_provider_whose_connection_breaks_is_asked_again(url: str, shelf
 async def test_a_turn_whose_provider_failed_goes_on_when_its_caller_says_so(url: str, shelf: Shelf) -> None:
     """Its calls are not made again; a turn that has failed for good, or is not the newest, stays as it is."""
     moves: Moves = [Call("put", text="a"), ScriptStep(fail="unavailable")]
-    async with site(url, shelf, moves) as here:
-        row = await here.session()
-        turn = await here.say(row, "go")
-        kind, data = await here.last(row)
+    async with site(url, shelf, moves) as host:
+        row = await host.session()
+        turn = await host.say(row, "go")
+        kind, data = await host.last(row)
         assert (kind, data["error"]["code"], data["error"]["retryable"]) == ("turn.failed", "model_failed", True)
-    async with site(url, shelf, [Call("put", text="a"), "Done.", "More.", "Never."], agent=here.agent) as there:
-        await there.resume(row, turn)
-        assert (await there.last(row))[1] == {"output": "Done."}
-        told = [kind for kind, _ in await there.told(row)]
-        assert told.count("turn.retried") == told.count("turn.resumed") == 1
+    async with site(url, shelf, [Call("put", text="a"), "Done.", "More.", "Never."], agent=host.agent) as second_host:
+        await second_host.resume(row, turn)
+        assert (await second_host.last(row))[1] == {"output": "Done."}
+        kinds = [kind for kind, _ in await second_host.told(row)]
+        assert kinds.count("turn.retried") == kinds.count("turn.resumed") == 1
         assert shelf.done == ["put a"]
         with pytest.raises(NotFound, match="not in the turn"):
-            await there.resume(row, turn)
-        later = await there.say(row, "and?")
+            await second_host.resume(row, turn)
+        later = await second_host.say(row, "and?")
         with pytest.raises(NotFound, match="not in the turn"):
-            await there.resume(row, turn)
-        assert (await there.last(row))[1] == {"output": "More."}
+            await second_host.resume(row, turn)
+        assert (await second_host.last(row))[1] == {"output": "More."}
         assert later != turn
-    async with site(url, shelf, [], agent=here.agent) as broken:
+    async with site(url, shelf, [], agent=host.agent) as broken:
         row = await broken.session()
         turn = await broken.say(row, "go")
         with pytest.raises(Conflict, match=r"failed for good \(script_error\)"):
@@ -236,8 +236,8 @@ async def test_a_turn_whose_provider_failed_goes_on_when_its_caller_says_so(url:
 async def test_a_turn_whose_store_goes_away_is_left_to_whoever_looks_next(
     url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with site(url, shelf, [Call("put", text="a"), "Done."]) as here:
-        row, store = await here.session(), here.kernel.store.events
+    async with site(url, shelf, [Call("put", text="a"), "Done."]) as host:
+        row, store = await host.session(), host.kernel.store.events
         append = store.append
 
         async def append_what_leaves(*values: Any, then: TurnRow | None = None, **options: Any) -> Any:
@@ -246,9 +246,9 @@ async def test_a_turn_whose_store_goes_away_is_left_to_whoever_looks_next(
             return await append(*values, then=then, **options)
 
         monkeypatch.setattr(store, "append", append_what_leaves)
-        await here.say(row, "go")
+        await host.say(row, "go")
         monkeypatch.setattr(store, "append", append)
-        assert (await here.last(row))[0] not in ENDINGS, "it has not failed"
-        await here.go_on()
-        assert await here.last(row) == ("turn.ended", {"output": "Done."})
+        assert (await host.last(row))[0] not in ENDINGS, "it has not failed"
+        await host.go_on()
+        assert await host.last(row) == ("turn.ended", {"output": "Done."})
         assert shelf.done == ["put a"]

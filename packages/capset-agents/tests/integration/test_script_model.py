@@ -51,10 +51,10 @@ async def test_where_it_stands_is_read_from_the_messages() -> None:
     moves = (Call("look", number=1), "One.", "Two.")
     agent = PydanticAgent(ScriptedModel(*moves), tools=[look])
     first = await agent.run("go")
-    again = await agent.run("on", model=ScriptedModel(*moves), message_history=first.all_messages())
-    assert (first.output, again.output) == ("One.", "Two.")
+    resumed = await agent.run("on", model=ScriptedModel(*moves), message_history=first.all_messages())
+    assert (first.output, resumed.output) == ("One.", "Two.")
     with pytest.raises(ScriptError, match="is over after 3 of 3 steps"):
-        await agent.run("and?", message_history=again.all_messages())
+        await agent.run("and?", message_history=resumed.all_messages())
 
 
 @pytest.mark.spec("R12")
@@ -109,7 +109,7 @@ def test_a_file_has_steps_for_each_agent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "problem"),
     [
         ({"step": []}, "step"),
         ({"steps": [{"texts": "x"}]}, "texts"),
@@ -119,8 +119,8 @@ def test_a_file_has_steps_for_each_agent(tmp_path: Path) -> None:
         ("steps", "not a script"),
     ],
 )
-def test_what_does_not_fit_is_named(data: Any, told: str) -> None:
-    with pytest.raises(DefinitionError, match=told) as refused:
+def test_what_does_not_fit_is_named(data: Any, problem: str) -> None:
+    with pytest.raises(DefinitionError, match=problem) as refused:
         build_script(data, "my.yaml")
     assert refused.value.message.startswith("my.yaml: not a script:")
 

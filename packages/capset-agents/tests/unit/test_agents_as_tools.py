@@ -49,13 +49,13 @@ def model(*, rounds: int = 1) -> FunctionModel:
     """Return a model that calls the first tool so often, and then says what it was given last."""
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        given = [part for one in messages for part in one.parts if isinstance(part, ToolReturnPart)]
+        returns = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
         if not info.function_tools:
             return ModelResponse(parts=[TextPart("nothing to work with")])
         name = info.function_tools[0].name
-        if len(given) >= (1 if name == "helper" else rounds):
-            return ModelResponse(parts=[TextPart(f"{name}: {given[-1].content}")])
-        arguments = {"input": "go"} if name == "helper" else {"text": str(len(given))}
+        if len(returns) >= (1 if name == "helper" else rounds):
+            return ModelResponse(parts=[TextPart(f"{name}: {returns[-1].content}")])
+        arguments = {"input": "go"} if name == "helper" else {"text": str(len(returns))}
         return ModelResponse(parts=[ToolCallPart(name, arguments)])
 
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
@@ -70,30 +70,30 @@ def model(*, rounds: int = 1) -> FunctionModel:
 
 @pytest.mark.spec("R23")
 async def test_an_agent_works_for_another_with_the_same_rights_and_correlation(url: str, shelf: Shelf) -> None:
-    async with site(url, shelf, [], agent=house(look), model=model()) as here:
-        row = await here.session()
-        turn = await here.say(row, "go")
-        assert (await here.last(row))[1] == {"output": "helper: look: seen 0"}
-        await here.kernel.audit.flush()
-        found = (await here.kernel.audit.query(AuditQuery())).items
-        outcomes = {one.tool: (one.outcome, one.correlation) for one in found if one.phase != "intent"}
+    async with site(url, shelf, [], agent=house(look), model=model()) as host:
+        row = await host.session()
+        turn = await host.say(row, "go")
+        assert (await host.last(row))[1] == {"output": "helper: look: seen 0"}
+        await host.kernel.audit.flush()
+        records = (await host.kernel.audit.query(AuditQuery())).items
+        outcomes = {record.tool: (record.outcome, record.correlation) for record in records if record.phase != "intent"}
         assert outcomes == {"helper": ("succeeded", turn), "look": ("succeeded", turn)}
-    async with site(url, shelf, [], agent=house(unlock), model=model()) as there:
-        row = await there.session()
-        await there.say(row, "go")
-        assert (await there.last(row))[1] == {"output": "helper: nothing to work with"}
+    async with site(url, shelf, [], agent=house(unlock), model=model()) as second_host:
+        row = await second_host.session()
+        await second_host.say(row, "go")
+        assert (await second_host.last(row))[1] == {"output": "helper: nothing to work with"}
 
 
 @pytest.mark.spec("R23")
 async def test_what_an_agent_uses_for_another_comes_from_the_budget_of_both(url: str, shelf: Shelf) -> None:
-    async with site(url, shelf, [], agent=house(look), model=model(rounds=30), budget=TurnBudget(steps=6)) as here:
-        row = await here.session()
-        await here.say(row, "go")
-        kind, data = await here.last(row)
+    async with site(url, shelf, [], agent=house(look), model=model(rounds=30), budget=TurnBudget(steps=6)) as host:
+        row = await host.session()
+        await host.say(row, "go")
+        kind, data = await host.last(row)
         assert (kind, data["error"]["code"]) == ("turn.failed", "budget_exceeded")
-        await here.kernel.audit.flush()
-        found = (await here.kernel.audit.query(AuditQuery(tool="look"))).items
-        assert len(found) == 5, "one step of the six was the head's"
+        await host.kernel.audit.flush()
+        records = (await host.kernel.audit.query(AuditQuery(tool="look"))).items
+        assert len(records) == 5, "one step of the six was the head's"
 
 
 @pytest.mark.spec("R24")
@@ -101,7 +101,7 @@ async def test_what_an_agent_uses_for_another_comes_from_the_budget_of_both(url:
 async def test_what_an_agent_uses_for_another_counts_once(url: str, shelf: Shelf, steps: int, ends: str | None) -> None:
     """Two steps of each of the two."""
     governance = Governance(allowance=Allowance(usage=f"steps={steps}/1h"))
-    async with site(url, shelf, [], agent=house(look), model=model(), governance=governance) as here:
-        row = await here.session()
-        await here.say(row, "go")
-        assert (await here.last(row))[1].get("error", {}).get("code") == ends
+    async with site(url, shelf, [], agent=house(look), model=model(), governance=governance) as host:
+        row = await host.session()
+        await host.say(row, "go")
+        assert (await host.last(row))[1].get("error", {}).get("code") == ends

@@ -28,9 +28,9 @@ def calls(*several: dict[str, Any]) -> dict[str, Any]:
     return {"calls": list(several)}
 
 
-def text(said: str) -> dict[str, Any]:
+def text(content: str) -> dict[str, Any]:
     """Return a step with a text."""
-    return {"text": said}
+    return {"text": content}
 
 
 def script(**agents: list[dict[str, Any]]) -> Any:
@@ -40,15 +40,17 @@ def script(**agents: list[dict[str, Any]]) -> Any:
 
 def head_of(*agents: Agent, name: str = "head") -> Agent:
     """Return an agent whose tools are other agents."""
-    tools = [as_tool(one, effect="write", description="Works.") for one in agents]
+    tools = [as_tool(agent, effect="write", description="Works.") for agent in agents]
     return Agent(name, system_prompt="Have others work.", uses=[Capability(f"staff-of-{name}", tools=tools)])
 
 
-async def outcomes(here: Site, row: SessionRow) -> list[tuple[str, str | None, str | None]]:
+async def outcomes(host: Site, row: SessionRow) -> list[tuple[str, str | None, str | None]]:
     """Return tool, outcome and causation of each record of a session, oldest first."""
-    await here.kernel.audit.flush()
-    found = (await here.kernel.audit.query(AuditQuery(session=row.id, limit=1_000))).items
-    return [(one.tool, one.outcome, one.causation) for one in reversed(found) if one.phase == "outcome"]
+    await host.kernel.audit.flush()
+    records = (await host.kernel.audit.query(AuditQuery(session=row.id, limit=1_000))).items
+    return [
+        (record.tool, record.outcome, record.causation) for record in reversed(records) if record.phase == "outcome"
+    ]
 
 
 @pytest.fixture
@@ -62,32 +64,32 @@ def working() -> Any:
 async def test_a_turn_waits_for_a_call_of_an_agent_that_works_for_another(url: str, shelf: Shelf, working: Any) -> None:
     """Also in another process, after a restart: the helper goes on where it was, and repeats nothing."""
     head = head_of(shelf.agent("helper"))
-    async with site(url, shelf, [], agent=head, model=working) as here:
-        row = await here.session()
-        turn = await here.say(row, "go")
-        kind, data = await here.last(row)
+    async with site(url, shelf, [], agent=head, model=working) as host:
+        row = await host.session()
+        turn = await host.say(row, "go")
+        kind, data = await host.last(row)
         assert (kind, list(data["calls"])) == ("turn.suspended", ["call-1-1"]), "by the head's own call"
         assert shelf.done == ["put a"]
-    async with site(url, shelf, [], agent=head, model=working) as there:
-        await there.approve()
-        await there.go_on()
-        assert await there.last(row) == ("turn.ended", {"output": "All is done."})
+    async with site(url, shelf, [], agent=head, model=working) as second_host:
+        await second_host.approve()
+        await second_host.go_on()
+        assert await second_host.last(row) == ("turn.ended", {"output": "All is done."})
         assert shelf.done == ["put a", "burn b"]
-        assert await outcomes(there, row) == [
+        assert await outcomes(second_host, row) == [
             ("put", "succeeded", "call-1-1/helper/call-1-1"),
             ("burn", "denied", "call-1-1/helper/call-2-1"),
             ("helper", "denied", "call-1-1"),
             ("burn", "succeeded", "call-1-1/helper/call-2-1"),
             ("helper", "succeeded", "call-1-1"),
         ]
-        records = (await there.kernel.audit.query(AuditQuery(session=row.id))).items
-        assert {one.correlation for one in records} == {turn}, "one correlation"
-        rows = (await there.kernel.store.events.messages(row.id)).items
-        inner = [json.loads(one.data) for one in rows if one.kind == "inner"]
-        assert {one["within"] for one in inner} == {"call-1-1/helper"}
+        records = (await second_host.kernel.audit.query(AuditQuery(session=row.id))).items
+        assert {record.correlation for record in records} == {turn}, "one correlation"
+        rows = (await second_host.kernel.store.events.messages(row.id)).items
+        inner = [json.loads(message_row.data) for message_row in rows if message_row.kind == "inner"]
+        assert {inner_message["within"] for inner_message in inner} == {"call-1-1/helper"}
         assert "It is burnt." in json.dumps(inner[-1]["message"])
-        own = [json.loads(one.data) for one in rows if one.kind == "message"]
-        assert '"put"' not in json.dumps(own), "the head's conversation has only what the helper said"
+        head_messages = [json.loads(message_row.data) for message_row in rows if message_row.kind == "message"]
+        assert '"put"' not in json.dumps(head_messages), "the head's conversation has only what the helper said"
         assert len(inner) == 6
 
 
@@ -98,26 +100,26 @@ async def test_the_next_turn_reads_only_its_own_conversation(url: str, shelf: Sh
         head=[calls(call("helper", input="go")), text("One."), calls(call("helper", input="again")), text("Two.")],
         helper=helper,
     )
-    async with site(url, shelf, [], agent=head_of(shelf.agent("helper")), model=model) as here:
-        row = await here.session()
-        for said in ("One.", "Two."):
-            await here.say(row, "go")
-            assert await here.last(row) == ("turn.ended", {"output": said})
+    async with site(url, shelf, [], agent=head_of(shelf.agent("helper")), model=model) as host:
+        row = await host.session()
+        for output in ("One.", "Two."):
+            await host.say(row, "go")
+            assert await host.last(row) == ("turn.ended", {"output": output})
         assert shelf.done == ["look a", "look a"], "the helper begins again in each call"
 
 
 @pytest.mark.spec("R25")
 async def test_a_rejection_is_read_by_the_agent_that_asked(url: str, shelf: Shelf, working: Any) -> None:
-    async with site(url, shelf, [], agent=head_of(shelf.agent("helper")), model=working) as here:
-        row = await here.session()
-        await here.say(row, "go")
-        await here.approve(approved=False, note="not this one")
-        await here.go_on()
-        assert (await here.last(row))[0] == "turn.ended"
+    async with site(url, shelf, [], agent=head_of(shelf.agent("helper")), model=working) as host:
+        row = await host.session()
+        await host.say(row, "go")
+        await host.approve(approved=False, note="not this one")
+        await host.go_on()
+        assert (await host.last(row))[0] == "turn.ended"
         assert shelf.done == ["put a"]
-        rows = (await here.kernel.store.events.messages(row.id)).items
-        told = [one.kind for one in rows if "not this one" in one.data]
-        assert told == ["inner"]
+        rows = (await host.kernel.store.events.messages(row.id)).items
+        kinds = [message_row.kind for message_row in rows if "not this one" in message_row.data]
+        assert kinds == ["inner"]
 
 
 @pytest.mark.spec("R25")
@@ -132,20 +134,20 @@ async def test_several_agents_wait_at_once_and_within_each_other(url: str, shelf
         deep=[calls(call("put", text="d"), call("burn", text="d")), text("Deep is done.")],
     )
     agent = head_of(left, right)
-    async with site(url, shelf, [], agent=agent, model=model) as here:
-        row = await here.session()
-        await here.say(row, "go")
-        kind, data = await here.last(row)
+    async with site(url, shelf, [], agent=agent, model=model) as host:
+        row = await host.session()
+        await host.say(row, "go")
+        kind, data = await host.last(row)
         assert (kind, len(data["approvals"]), len(data["calls"])) == ("turn.suspended", 2, 2)
-        await here.approve()
-        await here.go_on()
-        assert (await here.last(row))[0] == "turn.suspended"
-    async with site(url, shelf, [], agent=agent, model=model) as there:
-        await there.approve()
-        await there.go_on()
-        assert await there.last(row) == ("turn.ended", {"output": "Both."})
+        await host.approve()
+        await host.go_on()
+        assert (await host.last(row))[0] == "turn.suspended"
+    async with site(url, shelf, [], agent=agent, model=model) as second_host:
+        await second_host.approve()
+        await second_host.go_on()
+        assert await second_host.last(row) == ("turn.ended", {"output": "Both."})
         assert sorted(shelf.done) == ["burn d", "burn r", "put d"]
-        causes = {cause for tool, _, cause in await outcomes(there, row) if tool == "put"}
+        causes = {cause for tool, _, cause in await outcomes(second_host, row) if tool == "put"}
         assert causes == {"call-1-1/left/call-1-1/deep/call-1-1"}
 
 
@@ -157,31 +159,31 @@ async def test_a_call_of_a_helper_whose_outcome_is_unknown_is_not_repeated(
     helper = [calls(call("put", text="a")), calls(call("hang")), text("I stopped.")]
     model: Any = script(head=[calls(call("helper", input="go")), text("Done.")], helper=helper)
     head = head_of(shelf.agent("helper"))
-    async with site(url, shelf, [], agent=head, model=model) as here:
-        row = await here.session()
-        await here.begin(row, "go")
+    async with site(url, shelf, [], agent=head, model=model) as host:
+        row = await host.session()
+        await host.begin(row, "go")
         await until(lambda: "hang" in shelf.done)
-    async with site(url, shelf, [], agent=head, model=model) as there:
-        await there.go_on()
-        assert await there.last(row) == ("turn.ended", {"output": "Done."})
+    async with site(url, shelf, [], agent=head, model=model) as second_host:
+        await second_host.go_on()
+        assert await second_host.last(row) == ("turn.ended", {"output": "Done."})
         assert shelf.done == ["put a", "hang"]
-        rows = (await there.kernel.store.events.messages(row.id)).items
-        assert any("outcome_unknown" in one.data for one in rows if one.kind == "inner")
+        rows = (await second_host.kernel.store.events.messages(row.id)).items
+        assert any("outcome_unknown" in message_row.data for message_row in rows if message_row.kind == "inner")
 
 
 @pytest.mark.spec("R25", "T41")
 async def test_no_agent_decides_for_those_it_works_for(url: str, shelf: Shelf, working: Any) -> None:
     """What a helper asks for is asked by the turn's principal, who decides no request of its own."""
-    async with site(url, shelf, [], agent=head_of(shelf.agent("helper")), model=working) as here:
-        row = await here.session()
-        await here.say(row, "go")
-        request = (await here.last(row))[1]["approvals"][0]
-        found = await here.kernel.store.approvals.get(None, request)
-        assert found is not None
-        assert (found.principal, found.session, found.agent) == ("user:ada", row.id, "helper")
+    async with site(url, shelf, [], agent=head_of(shelf.agent("helper")), model=working) as host:
+        row = await host.session()
+        await host.say(row, "go")
+        request = (await host.last(row))[1]["approvals"][0]
+        approval = await host.kernel.store.approvals.get(None, request)
+        assert approval is not None
+        assert (approval.principal, approval.session, approval.agent) == ("user:ada", row.id, "helper")
         with pytest.raises(PermissionDenied):
-            await here.kernel.approvals.decide(request, Answer(approved=True), by=ADA)
-        assert (await here.last(row))[0] == "turn.suspended"
+            await host.kernel.approvals.decide(request, Answer(approved=True), by=ADA)
+        assert (await host.last(row))[0] == "turn.suspended"
 
 
 @pytest.mark.spec("R25")
@@ -193,16 +195,16 @@ async def test_a_flow_is_not_made_again_for_an_agent_in_it(url: str, shelf: Shel
     )
 
     @handler()
-    def note(given: str) -> str:
+    def note(content: str) -> str:
         shelf.done.append("noted")
-        return given
+        return content
 
     flow = Sequencer("flow", description="Notes, and has it burnt.").then(note).then(shelf.agent("helper"))
     head = Agent("head", uses=[Capability("staff", tools=[as_tool(flow, effect="write")])])
-    async with site(url, shelf, [], agent=head, model=model) as here:
-        row = await here.session()
-        await here.say(row, "go")
-        assert await here.last(row) == ("turn.ended", {"output": "Done."})
+    async with site(url, shelf, [], agent=head, model=model) as host:
+        row = await host.session()
+        await host.say(row, "go")
+        assert await host.last(row) == ("turn.ended", {"output": "Done."})
         assert shelf.done == ["noted"]
 
 
@@ -220,14 +222,14 @@ async def test_a_call_that_goes_on_counts_once_and_needs_one_approval(url: str, 
     helper = as_tool(shelf.agent("helper"), effect="write", description="Works.", policies=policies)
     staff = Capability("staff", tools=[helper], limits=["1/1h"] if rule == "limit" else [])
     head = Agent("head", system_prompt="Have others work.", uses=[staff])
-    async with site(url, shelf, [], agent=head, model=model) as here:
-        row = await here.session()
-        await here.say(row, "go")
+    async with site(url, shelf, [], agent=head, model=model) as host:
+        row = await host.session()
+        await host.say(row, "go")
         rounds = 0
-        while (await here.last(row))[0] == "turn.suspended":
+        while (await host.last(row))[0] == "turn.suspended":
             rounds += 1
-            await here.approve()
-            await here.go_on()
-        assert await here.last(row) == ("turn.ended", {"output": "All is done."})
+            await host.approve()
+            await host.go_on()
+        assert await host.last(row) == ("turn.ended", {"output": "All is done."})
         assert shelf.done == ["burn b", "burn c"]
         assert rounds == (3 if rule == "approval" else 2)

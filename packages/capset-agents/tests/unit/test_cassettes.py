@@ -72,11 +72,11 @@ async def told(
 
 async def turn(model: Model, task: str = "go") -> tuple[list[tuple[str, Any]], list[Any]]:
     """Run a turn of an agent of capset; return its events and messages, without ids of records and times."""
-    async with site("memory://", Shelf(), [], model=model) as here:
-        row = await here.session()
-        await here.say(row, task)
+    async with site("memory://", Shelf(), [], model=model) as host:
+        row = await host.session()
+        await host.say(row, task)
         events: list[tuple[str, Any]] = []
-        for kind, data in await here.told(row):
+        for kind, data in await host.told(row):
             for name in ("record", "duration_us"):
                 data.pop(name, None)
             if kind == "tool.result" and "text" in data:
@@ -85,7 +85,7 @@ async def turn(model: Model, task: str = "go") -> tuple[list[tuple[str, Any]], l
                 events[-1][1]["text"] += data["text"]  # how many pieces are one event depends on the time they take
             else:
                 events.append((kind, data))
-        return events, _steady(await here.said(row))
+        return events, _steady(await host.said(row))
 
 
 def _steady(value: Any) -> Any:
@@ -94,9 +94,9 @@ def _steady(value: Any) -> Any:
         differs = {"run_id", "conversation_id", "record"} | (
             {"timestamp"} if value.get("kind") != "response" else set()
         )
-        return {key: _steady(one) for key, one in value.items() if key not in differs}
+        return {key: _steady(member) for key, member in value.items() if key not in differs}
     if isinstance(value, list):
-        return [_steady(one) for one in value]
+        return [_steady(element) for element in value]
     return value.partition("correlation")[0] if isinstance(value, str) else value
 
 
@@ -104,9 +104,9 @@ def _steady(value: Any) -> Any:
 async def test_a_replay_gives_the_same_events_and_messages(path: Path) -> None:
     """Streamed text, reasoning, calls, usage, prices, and the model's name: all as they were recorded."""
     live = await turn(CassetteRecorder(ScriptedModel(*MOVES), path))
-    again = await turn(CassetteModel(path))
-    assert again == live
-    events = again[0]
+    replayed = await turn(CassetteModel(path))
+    assert replayed == live
+    events = replayed[0]
     kinds = [kind for kind, _ in events]
     assert kinds[0] == "turn.started", kinds
     assert kinds[-1] == "turn.ended", events
@@ -120,16 +120,16 @@ async def test_a_replay_gives_the_same_events_and_messages(path: Path) -> None:
 
 @pytest.mark.spec("R22")
 async def test_pieces_of_a_stream_come_as_they_came(path: Path) -> None:
-    live, again = [list[Any](), list[Any]()]
-    for model, events in ((CassetteRecorder(ScriptedModel(*MOVES[:1], "Done."), path), live), (None, again)):
+    live, replayed = [list[Any](), list[Any]()]
+    for model, events in ((CassetteRecorder(ScriptedModel(*MOVES[:1], "Done."), path), live), (None, replayed)):
         agent = PydanticAgent(model or CassetteModel(path), tools=[look])
         async with agent.iter("go") as run:
             async for node in run:
                 if PydanticAgent.is_model_request_node(node):
                     async with node.stream(run.ctx) as stream:
                         events += [repr(event) async for event in stream]
-    assert again == live
-    assert len([one for one in live if "I " in one or "look " in one]) > 1
+    assert replayed == live
+    assert len([event for event in live if "I " in event or "look " in event]) > 1
 
 
 @pytest.mark.spec("R22")
@@ -139,10 +139,10 @@ async def test_a_streamed_answer_is_given_whole_and_the_other_way_round(path: Pa
         async with PydanticAgent(model).run_stream("go") as streamed:
             return str(await streamed.get_output())
 
-    async def whole(model: Model) -> str:
+    async def complete(model: Model) -> str:
         return str((await PydanticAgent(model).run("go")).output)
 
-    first, second = (stream, whole) if streams_first else (whole, stream)
+    first, second = (stream, complete) if streams_first else (complete, stream)
     assert await first(CassetteRecorder(ScriptedModel("One two three."), path)) == "One two three."
     assert await second(CassetteModel(path)) == "One two three."
 
@@ -158,11 +158,11 @@ async def test_an_answer_is_kept_whole(path: Path) -> None:
         return ModelResponse(parts=parts, finish_reason="stop", provider_name="p", provider_details=details)
 
     live = await PydanticAgent(CassetteRecorder(FunctionModel(answer, model_name="painter"), path)).run("go")
-    again = await PydanticAgent(CassetteModel(path)).run("go")
-    assert again.response == replace(
-        live.response, run_id=again.response.run_id, conversation_id=again.response.conversation_id
+    replayed = await PydanticAgent(CassetteModel(path)).run("go")
+    assert replayed.response == replace(
+        live.response, run_id=replayed.response.run_id, conversation_id=replayed.response.conversation_id
     )
-    assert again.response.model_id == "function:painter"
+    assert replayed.response.model_id == "function:painter"
 
 
 def fetch() -> str:
@@ -188,7 +188,7 @@ _other_look.__name__ = "look"
 
 @pytest.mark.spec("R22")
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "expected"),
     [
         ({"instructions": "Be long."}, "exchange 1 of the cassette talk.jsonl: the instructions changed."),
         ({"tools": [look, _changed_put]}, "exchange 1 of the cassette talk.jsonl: the tools changed (put changed)."),
@@ -210,15 +210,15 @@ _other_look.__name__ = "look"
         ),
     ],
 )
-async def test_what_has_changed_is_named(path: Path, changed: dict[str, Any], said: str) -> None:
+async def test_what_has_changed_is_named(path: Path, changed: dict[str, Any], expected: str) -> None:
     options: dict[str, Any] = {"tools": [look, put], "settings": ModelSettings(temperature=0.1)}
     await recorded(path, Call("look", number=1), "Done.", **options)
     assert (await told(CassetteModel(path), **options)).output == "Done."
     with pytest.raises(CassetteMismatch) as refused:
         await told(CassetteModel(path), **options | changed)
-    assert said in refused.value.message
-    again = "--model script:script --record talk.jsonl; in Python, CassetteRecorder(MODEL, 'talk.jsonl')"
-    assert f"Record it again: capset run AGENT TASK {again}" in refused.value.message
+    assert expected in refused.value.message
+    command = "--model script:script --record talk.jsonl; in Python, CassetteRecorder(MODEL, 'talk.jsonl')"
+    assert f"Record it again: capset run AGENT TASK {command}" in refused.value.message
 
 
 @pytest.mark.spec("R22")
@@ -246,23 +246,29 @@ async def test_a_run_that_goes_on_longer_is_told_that_the_cassette_ends(path: Pa
 
 @pytest.mark.spec("R22")
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "expected"),
     [
-        (lambda one, two: one.replace(b'"cassette":1', b'"cassette":2') + two, "line 1: a cassette of the format 2;"),
-        (lambda one, two: one + two[:-20], "line 2: the line is cut off"),
-        (lambda one, two: one + two[:-20] + b"\n", "line 2: the line is damaged"),
-        (lambda one, two: one + two.replace(b'"parts"', b'"pars"'), "line 2: the line is damaged: answer.parts"),
-        (lambda one, two: b"hello\n" + two, "line 1: not a cassette"),
+        (
+            lambda first_line, two: first_line.replace(b'"cassette":1', b'"cassette":2') + two,
+            "line 1: a cassette of the format 2;",
+        ),
+        (lambda first_line, two: first_line + two[:-20], "line 2: the line is cut off"),
+        (lambda first_line, two: first_line + two[:-20] + b"\n", "line 2: the line is damaged"),
+        (
+            lambda first_line, two: first_line + two.replace(b'"parts"', b'"pars"'),
+            "line 2: the line is damaged: answer.parts",
+        ),
+        (lambda first_line, two: b"hello\n" + two, "line 1: not a cassette"),
     ],
 )
 async def test_a_file_that_cannot_be_used_is_refused(
-    path: Path, damage: Callable[[bytes, bytes], bytes], said: str
+    path: Path, damage: Callable[[bytes, bytes], bytes], expected: str
 ) -> None:
     await recorded(path, Call("look", number=1), "Done.")
     path.write_bytes(damage(*path.read_bytes().splitlines(keepends=True)))
     with pytest.raises(DefinitionError) as refused:
         CassetteModel(path)
-    assert said in refused.value.message
+    assert expected in refused.value.message
     assert "--record FILE" in (refused.value.hint or "")
 
 
@@ -284,7 +290,7 @@ async def test_a_recording_replaces_only_a_cassette(path: Path) -> None:
     await recorded(path, Call("look", number=1), "Two.")
     assert len(read_cassette(path)) == 2
     await told(CassetteRecorder(ScriptedModel("Three."), CassetteFile(path, append=True)), task="more")
-    assert [one.answer.parts[-1].part_kind for one in read_cassette(path)] == ["tool-call", "text", "text"]
+    assert [exchange.answer.parts[-1].part_kind for exchange in read_cassette(path)] == ["tool-call", "text", "text"]
     notes = path.with_name("notes.txt")
     notes.write_text("dear")
     with pytest.raises(DefinitionError, match="is not a cassette, and stays as it is"):
@@ -349,25 +355,25 @@ async def test_another_process_goes_on_with_a_replay(path: Path, tmp_path: Path)
 
     for make in (record, replay):
         shelf, url = Shelf(), f"sqlite:///{tmp_path / make.__name__}.db"
-        async with site(url, shelf, [], model=make(append=False)) as here:
-            row = await here.session()
-            await here.say(row, "go")
-            assert (await here.last(row))[0] == "turn.suspended", await here.told(row)
-            await here.approve()
-        async with site(url, shelf, [], model=make(append=True), agent=here.agent) as there:
-            await there.go_on()
-            assert (await there.last(row))[1] == {"output": "Done."}, await there.told(row)
+        async with site(url, shelf, [], model=make(append=False)) as host:
+            row = await host.session()
+            await host.say(row, "go")
+            assert (await host.last(row))[0] == "turn.suspended", await host.told(row)
+            await host.approve()
+        async with site(url, shelf, [], model=make(append=True), agent=host.agent) as second_host:
+            await second_host.go_on()
+            assert (await second_host.last(row))[1] == {"output": "Done."}, await second_host.told(row)
         assert shelf.done == ["look a", "burn b"]
 
 
 @pytest.mark.spec("R22")
 async def test_agents_side_by_side_each_have_their_own_answers(path: Path) -> None:
     async def both(model: Model, *, waits: bool) -> list[str]:
-        async def one(name: str) -> str:
+        async def ask(name: str) -> str:
             await moment(0.05 if waits and name == "ada" else 0)
             return str((await PydanticAgent(model, instructions=f"You are {name}.").run("who are you?")).output)
 
-        return [*await asyncio.gather(one("ada"), one("bob"))]
+        return [*await asyncio.gather(ask("ada"), ask("bob"))]
 
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[TextPart(f"{info.instructions}")])
@@ -382,7 +388,7 @@ async def test_all_models_of_a_host_are_recorded_and_agents_choose_no_cassette(p
     file = CassetteFile(path)
     choice = ModelChoice(ScriptedModel("One."), {"other": ScriptedModel("Two.")}, record=file)
     assert [(await told(choice.resolve(name, "x"))).output for name in (None, "other")] == ["One.", "Two."]
-    assert [str(one.answer.parts[0].part_kind) for one in read_cassette(path)] == ["text", "text"]
+    assert [str(exchange.answer.parts[0].part_kind) for exchange in read_cassette(path)] == ["text", "text"]
     for name in (f"cassette:{path}", f"script:{path}"):
         with pytest.raises(ModelUnavailable):
             choice.resolve(name, "x")

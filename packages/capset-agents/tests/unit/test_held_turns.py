@@ -29,27 +29,27 @@ async def test_a_process_that_lost_its_turn_has_no_further_effect(
     url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was frozen for longer than its hold, at the last moment before a call: that is refused, on record."""
-    async with site(url, shelf, [Call("put", text="a"), "Done."]) as here:
-        row, events, admissions = await here.session(), here.kernel.store.events, here.kernel.store.admissions
+    async with site(url, shelf, [Call("put", text="a"), "Done."]) as host:
+        row, events, admissions = await host.session(), host.kernel.store.events, host.kernel.store.admissions
         admit = admissions.admit
 
         async def frozen(claim: Claim, intent: Entry | None) -> None:
             is_taken = False
             while not is_taken:  # the journal may renew its hold in between
-                seen = (await events.read(row.id, after=0, limit=1)).running
-                assert seen is not None
-                is_taken = await events.take(seen, replace(seen, holder="another"))
+                turn_row = (await events.read(row.id, after=0, limit=1)).running
+                assert turn_row is not None
+                is_taken = await events.take(turn_row, replace(turn_row, holder="another"))
             await admit(claim, intent)
 
         monkeypatch.setattr(admissions, "admit", frozen)
-        turn = await here.say(row, "go")
+        turn = await host.say(row, "go")
         assert shelf.done == []
-        (record,) = (await here.kernel.audit.query(AuditQuery(correlation=turn))).items
+        (record,) = (await host.kernel.audit.query(AuditQuery(correlation=turn))).items
         assert (record.tool, record.outcome, record.code) == ("put", "denied", "turn_lost")
-        seen = (await events.read(row.id, after=0, limit=1)).running
-        assert seen is not None
-        assert seen.holder == "another", "it does not end what is another's"
-        assert [kind for kind, _ in await here.told(row)][-1] != "turn.failed"
+        turn_row = (await events.read(row.id, after=0, limit=1)).running
+        assert turn_row is not None
+        assert turn_row.holder == "another", "it does not end what is another's"
+        assert [kind for kind, _ in await host.told(row)][-1] != "turn.failed"
 
 
 class JumpingClock(SystemClock):
@@ -65,31 +65,31 @@ class JumpingClock(SystemClock):
 async def test_a_process_does_not_take_over_its_own_turn(url: str, shelf: Shelf) -> None:
     """Its clock has jumped ahead, so that its own hold has lapsed: the turn goes on, once."""
     clock = JumpingClock()
-    async with site(url, shelf, [Call("hang"), "Done."], clock=clock) as here:
-        row = await here.session()
-        turn = await here.begin(row, "go")
+    async with site(url, shelf, [Call("hang"), "Done."], clock=clock) as host:
+        row = await host.session()
+        turn = await host.begin(row, "go")
         await until(lambda: shelf.done == ["hang"])
         clock.ahead = 3_600 * 1_000_000_000
-        assert await here.turns.continue_due() == 0
+        assert await host.turns.continue_due() == 0
         with pytest.raises(TurnRunning):
-            await here.resume(row, turn)
+            await host.resume(row, turn)
         assert shelf.done == ["hang"]
-        assert [kind for kind, _ in await here.told(row)].count("turn.resumed") == 0
-        await here.turns.cancel(row, turn, by="ada")
+        assert [kind for kind, _ in await host.told(row)].count("turn.resumed") == 0
+        await host.turns.cancel(row, turn, by="ada")
 
 
 @pytest.mark.spec("R7")
 async def test_a_request_that_has_expired_ends_a_turn_that_its_caller_resumes(url: str, shelf: Shelf) -> None:
     clock = JumpingClock()
-    async with site(url, shelf, [Call("burn", text="a"), Call("burn", text="a"), "Burnt."], clock=clock) as here:
-        row = await here.session()
-        turn = await here.say(row, "go")
+    async with site(url, shelf, [Call("burn", text="a"), Call("burn", text="a"), "Burnt."], clock=clock) as host:
+        row = await host.session()
+        turn = await host.say(row, "go")
         clock.ahead = 48 * 3_600 * 1_000_000_000
         with pytest.raises(ApprovalExpired, match="did not come in time"):
-            await here.resume(row, turn)
-        kind, data = await here.last(row)
+            await host.resume(row, turn)
+        kind, data = await host.last(row)
         assert (kind, data["error"]["code"]) == ("turn.failed", "approval_expired")
-        assert len((await here.kernel.store.approvals.list(ApprovalQuery(None))).items) == 1
+        assert len((await host.kernel.store.approvals.list(ApprovalQuery(None))).items) == 1
         assert shelf.done == []
 
 
@@ -98,29 +98,32 @@ async def test_a_turn_that_begins_as_another_ends_has_its_answer(
     url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On another server: of the answer that came between its opening and its first event, the model knows."""
-    asked = list[list[ModelMessage]]()
+    requests = list[list[ModelMessage]]()
     answers = asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> AsyncGenerator[str]:
-        asked.append(messages)
+        requests.append(messages)
         await answers.wait()
-        yield f"answer {len(asked)}"
+        yield f"answer {len(requests)}"
 
     model = FunctionModel(stream_function=answer)
-    async with site(url, shelf, [], model=model) as here, site(url, shelf, [], model=model, agent=here.agent) as there:
-        row = await here.session()
-        first = await here.begin(row, "one")
-        await until(lambda: bool(asked))
-        begin = there.kernel.store.events.begin
+    async with (
+        site(url, shelf, [], model=model) as host,
+        site(url, shelf, [], model=model, agent=host.agent) as second_host,
+    ):
+        row = await host.session()
+        first = await host.begin(row, "one")
+        await until(lambda: bool(requests))
+        begin = second_host.kernel.store.events.begin
 
         async def late(*args: Any, **options: Any) -> Begun:
             answers.set()
-            await here.turns.wait(first)
+            await host.turns.wait(first)
             return await begin(*args, **options)
 
-        monkeypatch.setattr(there.kernel.store.events, "begin", late)
-        await there.say(row, "two")
-        parts = [part for message in asked[-1] for part in message.parts]
+        monkeypatch.setattr(second_host.kernel.store.events, "begin", late)
+        await second_host.say(row, "two")
+        parts = [part for message in requests[-1] for part in message.parts]
         texts = [part.content for part in parts if isinstance(part, TextPart | UserPromptPart)]
         assert texts == ["one", "answer 1", "two"]
 
@@ -143,24 +146,24 @@ async def test_a_model_may_give_its_calls_the_same_id_again(url: str, shelf: She
             case _:
                 yield "Done."
 
-    async with site(url, shelf, [], model=FunctionModel(stream_function=answer)) as here:
-        row = await here.session()
-        await here.say(row, "go")
-        await here.approve()
-        await here.go_on()
-        assert await here.last(row) == ("turn.ended", {"output": "Done."})
+    async with site(url, shelf, [], model=FunctionModel(stream_function=answer)) as host:
+        row = await host.session()
+        await host.say(row, "go")
+        await host.approve()
+        await host.go_on()
+        assert await host.last(row) == ("turn.ended", {"output": "Done."})
         assert sorted(shelf.done) == ["burn b", "put a", "put c", "put d"]
-        called = [data["call"] for kind, data in await here.told(row) if kind == "tool.called"]
+        called = [data["call"] for kind, data in await host.told(row) if kind == "tool.called"]
         assert called == ["call_0", "call_0_2", "call_0_3", "call_0_4"]
 
 
-async def leave(here: Site, who: str) -> SessionRow:
+async def leave(host: Site, caller_name: str) -> SessionRow:
     """Leave a turn of a new session, begun by a caller of a name, as a process leaves it that dies at once."""
-    row, now = await here.session(), here.kernel.now()
-    checkpoint = TurnCheckpoint(content="go", correlation="c", caller={"who": who}, runtime_hash="")
-    held = TurnRow(row.id, here.kernel.new_id(), "dead", now, write_checkpoint(checkpoint))
+    row, now = await host.session(), host.kernel.now()
+    checkpoint = TurnCheckpoint(content="go", correlation="c", caller={"who": caller_name}, runtime_hash="")
+    turn_row = TurnRow(row.id, host.kernel.new_id(), "dead", now, write_checkpoint(checkpoint))
     started = NewEvent("turn.started", "{}")
-    await here.kernel.store.events.begin(held, started, now=now, interrupted=started)
+    await host.kernel.store.events.begin(turn_row, started, now=now, interrupted=started)
     return row
 
 
@@ -169,29 +172,29 @@ async def test_turns_that_are_left_to_others_hold_up_no_others(
     url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As those of command lines that were killed, on a server's database."""
-    async with site(url, shelf, ["Done."]) as here:
+    async with site(url, shelf, ["Done."]) as host:
         for _ in range(100):
-            await leave(here, "another")
-        row, reopen = await leave(here, "ada"), here.reopen
+            await leave(host, "another")
+        row, reopen = await leave(host, "ada"), host.reopen
 
-        async def own(row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
+        async def reopen_own(row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
             if caller["who"] != "ada":
                 raise NotHere
             return await reopen(row, caller, hooks)
 
-        monkeypatch.setattr(here, "reopen", own)
-        await here.go_on()
-        await here.go_on()
-        assert await here.last(row) == ("turn.ended", {"output": "Done."})
+        monkeypatch.setattr(host, "reopen", reopen_own)
+        await host.go_on()
+        await host.go_on()
+        assert await host.last(row) == ("turn.ended", {"output": "Done."})
 
 
 @pytest.mark.spec("R9")
 async def test_a_turn_that_fails_to_be_continued_holds_up_no_others(
     url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with site(url, shelf, ["Done."]) as here:
-        broken, busy, row = [await leave(here, who) for who in ("broken", "busy", "ada")]
-        reopen = here.reopen
+    async with site(url, shelf, ["Done."]) as host:
+        broken, busy, row = [await leave(host, caller_name) for caller_name in ("broken", "busy", "ada")]
+        reopen = host.reopen
 
         async def fails(row: SessionRow, caller: Mapping[str, Any], hooks: Hooks) -> Session:
             if caller["who"] == "broken":
@@ -200,11 +203,11 @@ async def test_a_turn_that_fails_to_be_continued_holds_up_no_others(
                 raise StoreError("the store is away for a moment")
             return await reopen(row, caller, hooks)
 
-        monkeypatch.setattr(here, "reopen", fails)
-        await here.go_on()
-        kind, data = await here.last(broken)
+        monkeypatch.setattr(host, "reopen", fails)
+        await host.go_on()
+        kind, data = await host.last(broken)
         assert (kind, data["error"]["code"]) == ("turn.failed", "internal_error")
-        assert await here.last(row) == ("turn.ended", {"output": "Done."})
-        monkeypatch.setattr(here, "reopen", reopen)
-        await here.go_on()
-        assert await here.last(busy) == ("turn.ended", {"output": "Done."})
+        assert await host.last(row) == ("turn.ended", {"output": "Done."})
+        monkeypatch.setattr(host, "reopen", reopen)
+        await host.go_on()
+        assert await host.last(busy) == ("turn.ended", {"output": "Done."})

@@ -53,52 +53,52 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def told(url: str, moves: Moves, **options: Any) -> list[tuple[str, dict[str, Any]]]:
     """Run a turn of the counter, and return its events of calls."""
-    async with site(url, Shelf(), moves, agent=options.pop("agent", counter()), **options) as here:
-        row = await here.session()
-        await here.say(row, "go")
-        assert (await here.last(row))[0] == "turn.ended"
-        return [(kind, data) for kind, data in await here.told(row) if kind.startswith("tool.")]
+    async with site(url, Shelf(), moves, agent=options.pop("agent", counter()), **options) as host:
+        row = await host.session()
+        await host.say(row, "go")
+        assert (await host.last(row))[0] == "turn.ended"
+        return [(kind, data) for kind, data in await host.told(row) if kind.startswith("tool.")]
 
 
 async def test_of_many_reports_a_few_are_events(url: str) -> None:
-    found = await told(url, [Call("count", to=300, pause=0.001), "Done."])
-    reports = [data for kind, data in found if kind == "tool.progress"]
-    call = found[0][1]["call"]
+    events = await told(url, [Call("count", to=300, pause=0.001), "Done."])
+    reports = [data for kind, data in events if kind == "tool.progress"]
+    call = events[0][1]["call"]
     assert reports[0] == {"call": call, "tool": "count", "fraction": 0.0, "message": "counting"}
-    fractions = [one["fraction"] for one in reports]
+    fractions = [report["fraction"] for report in reports]
     assert fractions == sorted(set(fractions))
     assert 2 <= len(reports) < 60, "300 steps take 0.3 to 2 seconds, of which each event has 0.05"
-    assert [kind for kind, _ in found if kind != "tool.progress"] == ["tool.called", "tool.executed", "tool.result"]
-    assert found[-1][1]["success"]
+    assert [kind for kind, _ in events if kind != "tool.progress"] == ["tool.called", "tool.executed", "tool.result"]
+    assert events[-1][1]["success"]
 
 
 async def test_the_newest_report_is_told_while_the_tool_is_silent(url: str) -> None:
-    found = await told(url, [Call("stall"), "Done."])
-    assert [(data["fraction"], data["message"]) for kind, data in found if kind == "tool.progress"] == [
+    events = await told(url, [Call("stall"), "Done."])
+    assert [(data["fraction"], data["message"]) for kind, data in events if kind == "tool.progress"] == [
         (0.1, None),
         (0.2, "the long part"),
     ]
-    assert found[-1][0] == "tool.result"
+    assert events[-1][0] == "tool.result"
 
 
 async def test_what_was_not_told_by_the_end_of_its_call_is_not_told(url: str) -> None:
-    found = await told(url, [Call("count", to=5), Call("stall"), "Done."])
-    counted = [data["fraction"] for kind, data in found if kind == "tool.progress" and data["tool"] == "count"]
+    events = await told(url, [Call("count", to=5), Call("stall"), "Done."])
+    counted = [data["fraction"] for kind, data in events if kind == "tool.progress" and data["tool"] == "count"]
     assert counted == [0.0]
 
 
 async def test_calls_at_once_have_their_own_progress(url: str) -> None:
-    found = await told(url, [[Call("stall"), Call("stall")], "Done."])
-    reports = [(data["call"], data["fraction"]) for kind, data in found if kind == "tool.progress"]
-    calls = [data["call"] for kind, data in found if kind == "tool.called"]
+    events = await told(url, [[Call("stall"), Call("stall")], "Done."])
+    reports = [(data["call"], data["fraction"]) for kind, data in events if kind == "tool.progress"]
+    calls = [data["call"] for kind, data in events if kind == "tool.called"]
     assert len(set(calls)) == 2
     assert sorted(reports) == sorted((call, fraction) for call in calls for fraction in (0.1, 0.2))
 
 
 async def test_messages_are_short_and_masked(url: str) -> None:
     move = Call("count", to=1, message="hush-7 " + "x" * 1_000)
-    found = await told(url, [move, "Done."], governance=Governance(redact=["hush-[0-9]"]))
-    (message,) = [data["message"] for kind, data in found if kind == "tool.progress"]
+    events = await told(url, [move, "Done."], governance=Governance(redact=["hush-[0-9]"]))
+    (message,) = [data["message"] for kind, data in events if kind == "tool.progress"]
     assert message.startswith("[redacted] ")
     assert len(message) == 200
 
@@ -108,6 +108,6 @@ async def test_the_calls_of_an_agent_within_a_call_report_nothing(url: str) -> N
     of_head = [ScriptStep(calls=[ToolCall(tool="inner", arguments={"input": "go"})]), ScriptStep(text="Done.")]
     of_inner = [ScriptStep(calls=[ToolCall(tool="stall")]), ScriptStep(text="Counted.")]
     model = ModelChoice(Script({"head": of_head, "inner": of_inner}))
-    found = await told(url, [], agent=head, model=model)
-    assert [kind for kind, _ in found if kind == "tool.progress"] == []
-    assert [data["data"] for kind, data in found if kind == "tool.result"] == ["Counted."]
+    events = await told(url, [], agent=head, model=model)
+    assert [kind for kind, _ in events if kind == "tool.progress"] == []
+    assert [data["data"] for kind, data in events if kind == "tool.result"] == ["Counted."]

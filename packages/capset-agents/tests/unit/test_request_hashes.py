@@ -47,7 +47,7 @@ def shuffled(value: Any, chance: random.Random) -> Any:
         keys = [*value]
         chance.shuffle(keys)
         return {key: shuffled(value[key], chance) for key in keys}
-    return [shuffled(one, chance) for one in value] if isinstance(value, list) else value
+    return [shuffled(element, chance) for element in value] if isinstance(value, list) else value
 
 
 def conversation(
@@ -95,17 +95,17 @@ def test_times_ids_of_runs_and_the_order_of_keys_do_not_count(
         function_tools=[ToolDefinition(name="look", parameters_json_schema=schema), ToolDefinition(name="put")],
         instruction_parts=[InstructionPart(f"Today is {at.date().isoformat()}.")],
     )
-    arguments, result, schema = (shuffled(one, chance) for one in (arguments, result, schema))
+    arguments, result, schema = (shuffled(payload, chance) for payload in (arguments, result, schema))
     second = conversation(json.dumps(arguments), result, later, other, record="s")
     second = ModelMessagesTypeAdapter.validate_json(ModelMessagesTypeAdapter.dump_json(second))
-    again = hashes(
+    second_hashes = hashes(
         second,
         ModelSettings(seed=1, temperature=0.5),
         function_tools=[ToolDefinition(name="put"), ToolDefinition(name="look", parameters_json_schema=schema)],
         instruction_parts=[InstructionPart(f"Today is {later.date().isoformat()}.", dynamic=True)],
     )
-    assert find_changes(first, again) == []
-    assert again == first
+    assert find_changes(first, second_hashes) == []
+    assert second_hashes == first
 
 
 NOW = datetime(2026, 11, 23, 14, 57, 35, tzinfo=UTC)
@@ -114,11 +114,11 @@ ONE, TWO = UUID(int=1), UUID(int=2)
 
 @pytest.mark.spec("R22")
 @given(OBJECTS, OBJECTS)
-def test_other_arguments_and_results_count(given: dict[str, Any], other: dict[str, Any]) -> None:
-    same = canonical(given) == canonical(other)
-    plain = hashes(conversation(given, 1, NOW, ONE))
+def test_other_arguments_and_results_count(arguments: dict[str, Any], other: dict[str, Any]) -> None:
+    same = canonical(arguments) == canonical(other)
+    plain = hashes(conversation(arguments, 1, NOW, ONE))
     assert (hashes(conversation(other, 1, NOW, ONE)) == plain) is same
-    plain = hashes(conversation({}, given, NOW, ONE))
+    plain = hashes(conversation({}, arguments, NOW, ONE))
     assert (hashes(conversation({}, other, NOW, ONE)) == plain) is same
 
 
@@ -152,10 +152,10 @@ def test_every_part_is_told_apart() -> None:
     assert isinstance(first, ModelRequest)
     assert isinstance(last, ModelRequest)
     system = ModelRequest([SystemPromptPart("Be brief."), *first.parts])
-    told = ModelRequest(last.parts, instructions="Be brief.")
+    instructed = ModelRequest(last.parts, instructions="Be brief.")
     for changed in (
         hashes([system, *messages[1:]]),
-        hashes([*messages[:-1], told]),
+        hashes([*messages[:-1], instructed]),
         hashes(messages, instruction_parts=[InstructionPart("Be brief.")]),
     ):
         assert find_changes(plain, changed) == ["the instructions changed"]
@@ -171,8 +171,8 @@ def test_every_part_is_told_apart() -> None:
 
 def test_a_conversation_continues_another() -> None:
     messages = conversation({}, 1, NOW, ONE)
-    whole = hash_request(messages, None, ModelRequestParameters())
+    hashed = hash_request(messages, None, ModelRequestParameters())
     for count in range(1, len(messages) + 1):
         beginning = hashes(messages[:count]).conversation
-        assert whole.continues(beginning) is (count < len(messages))
-    assert not whole.continues(hashes(conversation({}, 2, NOW, ONE)[:2] * 2).conversation)
+        assert hashed.continues(beginning) is (count < len(messages))
+    assert not hashed.continues(hashes(conversation({}, 2, NOW, ONE)[:2] * 2).conversation)

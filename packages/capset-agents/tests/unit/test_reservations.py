@@ -74,7 +74,7 @@ class Crowd:
         self.most = max(self.most, self.under_way)
         await moment()
         self.under_way -= 1
-        has_looked = any(isinstance(part, ToolReturnPart) for one in messages for part in one.parts)
+        has_looked = any(isinstance(part, ToolReturnPart) for message in messages for part in message.parts)
         part = TextPart("done") if has_looked else ToolCallPart("look", {"text": "it"})
         return ModelResponse(parts=[part], usage=replace(self.usage))
 
@@ -83,7 +83,7 @@ class Crowd:
     ) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
         """Answer the head."""
         self.steps += 1
-        if any(isinstance(part, ToolReturnPart) for one in messages for part in one.parts):
+        if any(isinstance(part, ToolReturnPart) for message in messages for part in message.parts):
             yield "All is done."
         else:
             yield {
@@ -96,18 +96,18 @@ class Crowd:
         return FunctionModel(self.answer, stream_function=self.stream, model_name="gpt-4o")
 
 
-async def ended(here: Site) -> dict[str, Any]:
+async def ended(host: Site) -> dict[str, Any]:
     """Take a turn of the head, and return how it ends."""
-    row = await here.session()
-    await here.say(row, "go")
-    return (await here.last(row))[1]
+    row = await host.session()
+    await host.say(row, "go")
+    return (await host.last(row))[1]
 
 
 @pytest.mark.spec("R14", "R23", "T8")
 async def test_agents_at_once_use_no_step_of_their_turn_too_many(url: str, shelf: Shelf) -> None:
     crowd = Crowd(RequestUsage(input_tokens=10, output_tokens=10))
-    async with site(url, shelf, [], agent=house(), model=crowd.model(), budget=TurnBudget(steps=10)) as here:
-        assert (await ended(here))["error"]["code"] == "budget_exceeded"
+    async with site(url, shelf, [], agent=house(), model=crowd.model(), budget=TurnBudget(steps=10)) as host:
+        assert (await ended(host))["error"]["code"] == "budget_exceeded"
     assert crowd.steps == 10
 
 
@@ -116,26 +116,26 @@ async def test_agents_at_once_use_no_step_of_their_turn_too_many(url: str, shelf
 async def test_agents_at_once_use_no_step_of_a_limit_too_many(url: str, shelf: Shelf, limit: str) -> None:
     crowd = Crowd(RequestUsage(input_tokens=10, output_tokens=10))
     governance = Governance(allowance=Allowance(usage=limit))
-    async with site(url, shelf, [], agent=house(), model=crowd.model(), governance=governance) as here:
-        assert "may use 5 steps" in (await ended(here))["error"]["message"]
+    async with site(url, shelf, [], agent=house(), model=crowd.model(), governance=governance) as host:
+        assert "may use 5 steps" in (await ended(host))["error"]["message"]
     assert crowd.steps == 5
 
 
 @pytest.mark.spec("R14", "R24", "T8")
 @pytest.mark.parametrize("where", ["turn", "limit"])
-@pytest.mark.parametrize(("resource", "most", "step"), [("tokens", 20_000, 1_000), ("cost", 0.2, 0.01)])
+@pytest.mark.parametrize(("resource", "maximum", "step"), [("tokens", 20_000, 1_000), ("cost", 0.2, 0.01)])
 async def test_tokens_and_money_are_exceeded_by_one_step_of_one_agent_at_most(
-    url: str, shelf: Shelf, where: str, resource: str, most: float, step: float
+    url: str, shelf: Shelf, where: str, resource: str, maximum: float, step: float
 ) -> None:
     """Of the helpers' answers each has 1,000 tokens, at ten dollars a million."""
     crowd = Crowd(RequestUsage(output_tokens=1_000))
-    options: dict[str, Any] = {"governance": Governance(allowance=Allowance(usage=f"{resource}={most}/1h"))}
+    options: dict[str, Any] = {"governance": Governance(allowance=Allowance(usage=f"{resource}={maximum}/1h"))}
     if where == "turn":
-        options = {"budget": replace(TurnBudget(), **{resource: most})}
-    async with site(url, shelf, [], agent=house(max_tokens=1_000), model=crowd.model(), **options) as here:
-        assert (await ended(here))["error"]["code"] == "budget_exceeded"
+        options = {"budget": replace(TurnBudget(), **{resource: maximum})}
+    async with site(url, shelf, [], agent=house(max_tokens=1_000), model=crowd.model(), **options) as host:
+        assert (await ended(host))["error"]["code"] == "budget_exceeded"
     used = crowd.helped * step
-    assert most * 0.8 <= used <= most + step, "the rest is the head's"
+    assert maximum * 0.8 <= used <= maximum + step, "the rest is the head's"
 
 
 @pytest.mark.spec("R14", "R24")
@@ -143,8 +143,8 @@ async def test_what_others_may_use_is_waited_for(url: str, shelf: Shelf) -> None
     """Each may use more than 16,000 tokens, and uses 20: all of them get their turn, some at a time."""
     crowd = Crowd(RequestUsage(input_tokens=10, output_tokens=10))
     budget = TurnBudget(steps=200, tokens=100_000)
-    async with site(url, shelf, [], agent=house(), model=crowd.model(), budget=budget) as here:
-        assert await ended(here) == {"output": "All is done."}
+    async with site(url, shelf, [], agent=house(), model=crowd.model(), budget=budget) as host:
+        assert await ended(host) == {"output": "All is done."}
     assert crowd.steps == 2 + 2 * HELPERS
     assert 2 <= crowd.most <= 100_000 / 16_384 + 1
 
@@ -161,8 +161,8 @@ async def test_steps_at_a_price_that_is_told_afterwards_go_one_by_one(url: str, 
     crowd = Crowd(RequestUsage(input_tokens=10, output_tokens=10))
     model = Alias(crowd.answer, stream_function=crowd.stream, model_name="gpt-4o")
     budget = TurnBudget(steps=200, cost=5.0)
-    async with site(url, shelf, [], agent=house(), model=model, budget=budget) as here:
-        assert await ended(here) == {"output": "All is done."}
+    async with site(url, shelf, [], agent=house(), model=model, budget=budget) as host:
+        assert await ended(host) == {"output": "All is done."}
     assert (crowd.steps, crowd.most) == (2 + 2 * HELPERS, 1)
 
 
@@ -178,23 +178,23 @@ async def test_a_cancelled_step_counts_as_far_as_it_came(url: str, shelf: Shelf)
 
     governance = Governance(allowance=Allowance(usage="tokens=10000/1h"))
     model = FunctionModel(stream_function=stream)
-    async with site(url, shelf, [], model=model, governance=governance) as here:
-        row = await here.session()
-        turn = await here.begin(row, "go")
+    async with site(url, shelf, [], model=model, governance=governance) as host:
+        row = await host.session()
+        turn = await host.begin(row, "go")
         await until(lambda: bool(shelf.done))
-        await here.turns.cancel(row, turn, by="user:ada")
-        session = await here.reopen(row, {}, Hooks())
+        await host.turns.cancel(row, turn, by="user:ada")
+        session = await host.reopen(row, {}, Hooks())
 
         async def used() -> float | None:
-            found = await session.consumption()
-            return next(one.used for one in found if one.resource == "model_tokens")
+            usages = await session.consumption()
+            return next(usage.used for usage in usages if usage.resource == "model_tokens")
 
         tokens = await until(used)
         assert tokens is not None
         assert 12_500 <= tokens < 14_000
-        following = await here.session()
-        await here.say(following, "go")
-        assert (await here.last(following))[1]["error"]["code"] == "budget_exceeded"
+        following = await host.session()
+        await host.say(following, "go")
+        assert (await host.last(following))[1]["error"]["code"] == "budget_exceeded"
 
 
 def test_a_request_is_estimated_by_its_bytes_and_the_longest_answer() -> None:
@@ -202,8 +202,8 @@ def test_a_request_is_estimated_by_its_bytes_and_the_longest_answer() -> None:
     image = BinaryContent(b"0" * 1_000_000, media_type="image/png")
     messages = [ModelRequest(parts=[UserPromptPart(["ö" * 500, image])], instructions="Be brief.")]
     model = FunctionModel(Crowd(RequestUsage()).answer, model_name="gpt-4o", settings={"max_tokens": 300})
-    most = most_of_step(model, messages, None, ModelRequestParameters(), needs_price=True)
-    assert 1_309 + IMAGE_TOKENS <= most.tokens < 1_400 + IMAGE_TOKENS
-    assert 0.003 < most.cost < 1.0
+    estimate = most_of_step(model, messages, None, ModelRequestParameters(), needs_price=True)
+    assert 1_309 + IMAGE_TOKENS <= estimate.tokens < 1_400 + IMAGE_TOKENS
+    assert 0.003 < estimate.cost < 1.0
     larger = most_of_step(model, messages, {"max_tokens": 1_300}, ModelRequestParameters(), needs_price=True)
-    assert larger.tokens == most.tokens + 1_000
+    assert larger.tokens == estimate.tokens + 1_000

@@ -43,7 +43,7 @@ class Viewer:
         """Return its model."""
 
         async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
-            results = [part for one in messages for part in one.parts if isinstance(part, ToolReturnPart)]
+            results = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
             self.requests.append([one.data for part in results for one in part.files if isinstance(one, BinaryContent)])
             if self.requests[-1] and self.status is not None:
                 raise ModelHTTPError(self.status, "viewer", {"message": "no images"})
@@ -57,14 +57,14 @@ class Viewer:
 
 async def test_a_model_sees_an_image_in_the_turn_of_its_call_and_none_is_stored(url: str, shelf: Shelf) -> None:
     viewer = Viewer()
-    async with site(url, shelf, [], agent=AGENT, model=viewer.model()) as here:
-        row = await here.session()
-        await here.say(row, "look")
-        assert await here.last(row) == ("turn.ended", {"output": "I see."})
+    async with site(url, shelf, [], agent=AGENT, model=viewer.model()) as host:
+        row = await host.session()
+        await host.say(row, "look")
+        assert await host.last(row) == ("turn.ended", {"output": "I see."})
         assert viewer.requests == [[], [PNG]]
-        await here.say(row, "and now?")
+        await host.say(row, "and now?")
         assert viewer.requests == [[], [PNG], []]
-        stored = json.dumps([await here.said(row), await here.told(row)])
+        stored = json.dumps([await host.said(row), await host.told(row)])
         assert "a dot" in stored
         assert b64encode(PNG).decode()[:40] not in stored
 
@@ -72,25 +72,25 @@ async def test_a_model_sees_an_image_in_the_turn_of_its_call_and_none_is_stored(
 @pytest.mark.parametrize("status", [400, 415])
 async def test_a_model_that_takes_no_images_is_asked_again_without(url: str, shelf: Shelf, status: int) -> None:
     viewer = Viewer(status)
-    async with site(url, shelf, [], agent=AGENT, model=viewer.model()) as here:
-        row = await here.session()
-        await here.say(row, "look")
-        assert await here.last(row) == ("turn.ended", {"output": "I see."})
+    async with site(url, shelf, [], agent=AGENT, model=viewer.model()) as host:
+        row = await host.session()
+        await host.say(row, "look")
+        assert await host.last(row) == ("turn.ended", {"output": "I see."})
     assert viewer.requests == [[], [PNG], []]
 
 
 async def test_a_model_that_is_known_to_take_no_images_is_shown_none(url: str, shelf: Shelf) -> None:
     viewer = Viewer()
-    async with site(url, shelf, [], agent=AGENT, model=viewer.model(ModelProfile(supports_image_input=False))) as here:
-        row = await here.session()
-        await here.say(row, "look")
+    async with site(url, shelf, [], agent=AGENT, model=viewer.model(ModelProfile(supports_image_input=False))) as host:
+        row = await host.session()
+        await host.say(row, "look")
     assert viewer.requests == [[], []]
 
 
 async def test_models_of_which_some_may_take_no_images_are_shown_none(url: str, shelf: Shelf) -> None:
     viewer = Viewer()
-    async with site(url, shelf, [], agent=AGENT, model=FallbackModel(viewer.model())) as here:
-        row = await here.session()
-        await here.say(row, "look")
-        assert await here.last(row) == ("turn.ended", {"output": "I see."})
+    async with site(url, shelf, [], agent=AGENT, model=FallbackModel(viewer.model())) as host:
+        row = await host.session()
+        await host.say(row, "look")
+        assert await host.last(row) == ("turn.ended", {"output": "I see."})
     assert viewer.requests == [[], []]

@@ -56,18 +56,18 @@ async def test_a_turn_calls_tools_whose_schemas_a_provider_refuses(url: str, she
         "Done.",
     )
     agent = Agent("finder", uses=[Capability("lib", tools=[find, pick])])
-    async with site(url, shelf, [], agent=agent, model=model) as here:
-        row = await here.session()
-        turn = await here.say(row, "go")
-        assert (await here.last(row))[1] == {"output": "Done."}
-        refused = (await here.kernel.audit.query(AuditQuery(correlation=turn, outcome="invalid"))).items
+    async with site(url, shelf, [], agent=agent, model=model) as host:
+        row = await host.session()
+        turn = await host.say(row, "go")
+        assert (await host.last(row))[1] == {"output": "Done."}
+        refused = (await host.kernel.audit.query(AuditQuery(correlation=turn, outcome="invalid"))).items
     assert calls == [{"$filter": "x eq 1"}, {"a": 1}, {"a": 2}]
     assert [record.tool for record in refused] == ["pick"], "what fits the wrapper alone is for the kernel to refuse"
-    shown = {tool.name: tool for tool in model.shown[0].function_tools}
-    for tool in shown.values():
+    definitions = {tool.name: tool for tool in model.shown[0].function_tools}
+    for tool in definitions.values():
         schema = tool.parameters_json_schema
         assert (schema["type"], refused_keywords(schema), refused_names(schema)) == ("object", [], [])
-    assert (shown["find"].strict, shown["pick"].strict) == (None, False)
+    assert (definitions["find"].strict, definitions["pick"].strict) == (None, False)
 
 
 @pytest.mark.spec("K26", "G22")
@@ -78,8 +78,8 @@ async def test_calls_that_are_refused_are_on_record_as_their_own_schema_has_them
     )
     agent = Agent("finder", uses=[Capability("lib", tools=[pick])])
     model = ScriptedModel([Call("pick", arguments={"a": 1}), Call("pick", arguments={"a": 2})])
-    async with site(url, shelf, [], agent=agent, model=model, budget=TurnBudget(calls=1)) as here:
-        turn = await here.say(await here.session(), "go")
-        await here.kernel.audit.flush()
-        records = (await here.kernel.audit.query(AuditQuery(correlation=turn, outcome="limited"))).items
+    async with site(url, shelf, [], agent=agent, model=model, budget=TurnBudget(calls=1)) as host:
+        turn = await host.say(await host.session(), "go")
+        await host.kernel.audit.flush()
+        records = (await host.kernel.audit.query(AuditQuery(correlation=turn, outcome="limited"))).items
     assert sorted(json.loads(record.arguments)["a"] for record in records) == [1, 2]

@@ -135,12 +135,12 @@ class LazyCommands(MutableMapping[str, Any]):  # commands are of the click that 
         self._made: dict[str, Any] = {**dict.fromkeys(paths), **groups}
 
     def __getitem__(self, name: str) -> Any:
-        if (made := self._made[name]) is None:
+        if (command := self._made[name]) is None:
             module, _, function = self._paths[name].partition(":")
             alone = typer.Typer(add_completion=False)
             alone.command(name)(getattr(import_module(f"capset_cli.{module}"), function))
-            made = self._made[name] = typer.main.get_command(alone)
-        return made
+            command = self._made[name] = typer.main.get_command(alone)
+        return command
 
     def __setitem__(self, name: str, command: Any) -> None:
         self._made[name] = command
@@ -210,8 +210,8 @@ for _name, _paths in GROUPS.items():
     app.add_typer(_typer(_paths, _base, help=HELP[_name], no_args_is_help=not _serves), name=_name)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_requested: bool) -> None:
+    if is_requested:
         from importlib.metadata import version
 
         print(f"capset {version('capset')}")

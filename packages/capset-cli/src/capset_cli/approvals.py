@@ -71,17 +71,17 @@ def list_command(
     as_json: AsJson = False,
 ) -> Exit:
     """List requests for approvals, the newest first."""
-    wanted = ApprovalQuery(org, _status(status), session, limit=limit, before=before)
+    query = ApprovalQuery(org, _status(status), session, limit=limit, before=before)
 
-    async def there(client: Client) -> ApprovalPageShape:
+    async def run_remote(client: Client) -> ApprovalPageShape:
         return await client.approvals.list(
-            status=wanted.status, session=wanted.session, limit=wanted.limit, cursor=wanted.before
+            status=query.status, session=query.session, limit=query.limit, cursor=query.before
         )
 
-    async def here(desk: ApprovalService) -> ApprovalPageShape:
-        return await approval_page_shape(desk.list, wanted)
+    async def run_local(desk: ApprovalService) -> ApprovalPageShape:
+        return await approval_page_shape(desk.list, query)
 
-    page = _asked(url, there, here, db=db, org=org)
+    page = _asked(url, run_remote, run_local, db=db, org=org)
     if as_json:
         print_json(page.plain())
         return Exit.DONE
@@ -107,25 +107,25 @@ def show_command(
 ) -> Exit:
     """Show one request, and what became of it."""
 
-    async def there(client: Client) -> ApprovalShape:
+    async def run_remote(client: Client) -> ApprovalShape:
         request = await client.approvals.get(id)
         if not unmasked:
             return request
         view = await client.approvals.arguments(id)
         return _unmasked(request, view.arguments, view.modified)
 
-    async def here(desk: ApprovalService) -> ApprovalShape:
+    async def run_local(desk: ApprovalService) -> ApprovalShape:
         row = await desk.get(id, org=org)
         if row.code_hash is not None:  # so that its origin can be shown, if it is installed here
             await read_code_of(Registry.installed().tools)
         if not unmasked:
             return approval_shape(row)
-        who = _Decider(principal, None, None, org, db).found()
-        with acting_here(who):
-            view = await desk.show_arguments(row, by=who)
+        reader = _Decider(principal, None, None, org, db).found()
+        with acting_here(reader):
+            view = await desk.show_arguments(row, by=reader)
         return _unmasked(approval_shape(row), view.arguments, view.modified)
 
-    return _show(_asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
+    return _show(_asked(url, run_remote, run_local, db=db, org=org, principal=principal), as_json=as_json)
 
 
 def _unmasked(request: ApprovalShape, arguments: Any, modified: Any) -> ApprovalShape:  # JSON data
@@ -156,9 +156,9 @@ def approve_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Approve a call. A principal cannot approve its own request, nor what rules leave to others (exit code 3)."""
-    given: dict[str, Any] | None = None if arguments is None else from_json(read_arguments(arguments))
+    new_arguments: dict[str, Any] | None = None if arguments is None else from_json(read_arguments(arguments))
     scope: ApprovalScope = "session" if for_session else "once"
-    answer = Answer(approved=True, scope=scope, arguments=given, note=note, round=of_round)
+    answer = Answer(approved=True, scope=scope, arguments=new_arguments, note=note, round=of_round)
     return _decide(id, answer, _Decider(principal, grant, attribute, org, db), url, as_json=as_json)
 
 
@@ -193,36 +193,36 @@ class _Decider(NamedTuple):
 
 
 def _decide(id: str, answer: Answer, decider: _Decider, url: str | None, *, as_json: bool) -> Exit:
-    async def there(client: Client) -> ApprovalShape:
+    async def run_remote(client: Client) -> ApprovalShape:
         if not answer.approved:
             return await client.approvals.reject(id, note=answer.note)
         return await client.approvals.approve(
             id, scope=answer.scope, arguments=answer.arguments, round=answer.round, note=answer.note
         )
 
-    async def here(desk: ApprovalService) -> ApprovalShape:
-        who = decider.found()
-        with acting_here(who):
-            decided = await desk.decide(id, answer, by=who)
-        return approval_shape(decided, partial(desk.refusal, by=who))
+    async def run_local(desk: ApprovalService) -> ApprovalShape:
+        principal = decider.found()
+        with acting_here(principal):
+            decided = await desk.decide(id, answer, by=principal)
+        return approval_shape(decided, partial(desk.refusal, by=principal))
 
-    return _show(_asked(url, there, here, **decider._asdict()), as_json=as_json)
+    return _show(_asked(url, run_remote, run_local, **decider._asdict()), as_json=as_json)
 
 
 def _asked(
     url: str | None,
-    there: Callable[[Client], Awaitable[T]],
-    here: Callable[[ApprovalService], Awaitable[T]],
+    run_remote: Callable[[Client], Awaitable[T]],
+    run_local: Callable[[ApprovalService], Awaitable[T]],
     db: str | None,
     **local: object,
 ) -> T:
     """Return the answer of a server, or of a local database; ``local`` options apply to the database only."""
     server = server_of(url, db=db, **local)
     if server is not None:
-        return ask(server, there)
+        return ask(server, run_remote)
     settings = load_settings(db=db)
     existing_db(settings.db)
-    return asyncio.run(_at_desk(settings, here))
+    return asyncio.run(_at_desk(settings, run_local))
 
 
 async def _at_desk(settings: Settings, work: Callable[[ApprovalService], Awaitable[T]]) -> T:
@@ -230,37 +230,55 @@ async def _at_desk(settings: Settings, work: Callable[[ApprovalService], Awaitab
         return await work(kernel.approvals)
 
 
-def _show(found: ApprovalShape, *, as_json: bool) -> Exit:
+def _show(approval: ApprovalShape, *, as_json: bool) -> Exit:
     if as_json:
-        print_json(found.plain())
+        print_json(approval.plain())
         return Exit.DONE
-    told = found.plain()
-    if found.code is not None:
-        told["code"] = " ".join(filter(None, (found.code.name, found.code.version)))
-    if found.needs is not None:
-        told["needs"] = found.needs.text
-    told["approvals"] = [
-        " ".join(filter(None, (one.by, one.on_behalf_of and f"for {one.on_behalf_of}", "at", one.at, one.note)))
-        for one in found.approvals
+    fields = approval.plain()
+    if approval.code is not None:
+        fields["code"] = " ".join(filter(None, (approval.code.name, approval.code.version)))
+    if approval.needs is not None:
+        fields["needs"] = approval.needs.text
+    fields["approvals"] = [
+        " ".join(
+            filter(
+                None,
+                (
+                    decision.by,
+                    decision.on_behalf_of and f"for {decision.on_behalf_of}",
+                    "at",
+                    decision.at,
+                    decision.note,
+                ),
+            )
+        )
+        for decision in approval.approvals
     ]
-    told["files"] = [
-        f"{file.path or file.argument}, {file.size_bytes} bytes, SHA-256 {file.sha256}" for file in found.files
+    fields["files"] = [
+        f"{file.path or file.argument}, {file.size_bytes} bytes, SHA-256 {file.sha256}" for file in approval.files
     ]
-    if found.masked:
+    if approval.masked:
         err().print("[yellow]a part of the arguments is masked here:[/] --unmasked shows it")
-    if found.status != "pending":
-        told.pop("refusal", None)  # it would only say that the request is decided
+    if approval.status != "pending":
+        fields.pop("refusal", None)  # it would only say that the request is decided
     for name in (*_LINES, *_MORE):
-        if name in told and told[name] not in ([], 0):
-            value = told[name]
+        if name in fields and fields[name] not in ([], 0):
+            value = fields[name]
             out().print(f"{name:<13} {cell(value if isinstance(value, str) else _json(value))}", soft_wrap=True)
     return Exit.DONE
 
 
-def _row(found: ApprovalShape) -> list[str]:
-    needed = 1 if found.needs is None else found.needs.approvals
-    status = f"{found.status} {len(found.approvals)}/{needed}" if needed > 1 else found.status
-    texts = (found.id, status, found.principal, found.tool, _json(found.arguments), found.note or found.reason)
+def _row(approval: ApprovalShape) -> list[str]:
+    needed = 1 if approval.needs is None else approval.needs.approvals
+    status = f"{approval.status} {len(approval.approvals)}/{needed}" if needed > 1 else approval.status
+    texts = (
+        approval.id,
+        status,
+        approval.principal,
+        approval.tool,
+        _json(approval.arguments),
+        approval.note or approval.reason,
+    )
     return list(map(cell, texts))
 
 
@@ -271,7 +289,7 @@ def _json(value: Any) -> str:  # plain JSON data
 def _status(named: str | None) -> ApprovalStatus | None:
     if named is None:
         return None
-    for known in get_args(ApprovalStatus):
-        if named == known:
-            return known
+    for status in get_args(ApprovalStatus):
+        if named == status:
+            return status
     raise DefinitionError(unknown("status", named, get_args(ApprovalStatus)))

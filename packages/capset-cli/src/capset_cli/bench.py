@@ -218,8 +218,8 @@ def plain(measured: ToolCost) -> dict[str, Any]:
 def show(measured: ToolCost) -> None:
     """Print a table of what was measured."""
     out().print(table("MEASURED", "µs A CALL", "SHARE", rows=_rows(measured), folds=("MEASURED",)))
-    told = f"{measured.tool.name}, best of {ROUNDS} rounds of {measured.calls:,} calls"
-    err().print(f"[dim]{cell(told)}[/]", soft_wrap=True)
+    summary = f"{measured.tool.name}, best of {ROUNDS} rounds of {measured.calls:,} calls"
+    err().print(f"[dim]{cell(summary)}[/]", soft_wrap=True)
 
 
 def _rows(measured: ToolCost) -> Iterator[tuple[str, str, str]]:
@@ -227,7 +227,7 @@ def _rows(measured: ToolCost) -> Iterator[tuple[str, str, str]]:
         yield "bare: validation and the handler", f"{measured.bare:.1f}", ""
     yield "governed", f"{measured.governed:.1f}", ""
     parts: dict[str, float] = {**measured.phases, "begin and end": measured.rest}
-    whole = sum(parts.values()) or 1
+    total = sum(parts.values()) or 1
     for name, took in parts.items():
-        yield f"  {name}", f"{took:.1f}", f"{100 * took / whole:.0f} %"
+        yield f"  {name}", f"{took:.1f}", f"{100 * took / total:.0f} %"
     yield "on record: processor time until it is durable", f"{measured.cpu:.1f}", ""

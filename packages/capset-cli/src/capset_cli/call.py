@@ -66,8 +66,8 @@ class ProgressView:
         if self._bars is not None:
             self._bars.stop()
         if self._asked is not None and self._session is not None and isinstance(error, asyncio.CancelledError):
-            told = f"the request {self._asked} stays open unless it was decided; once it is approved, the same call"
-            err().print(f"[dim]{cell(f'{told} with --session {self._session} is made')}[/]", soft_wrap=True)
+            note = f"the request {self._asked} stays open unless it was decided; once it is approved, the same call"
+            err().print(f"[dim]{cell(f'{note} with --session {self._session} is made')}[/]", soft_wrap=True)
 
     def show(self, message: Message | MessageShape) -> None:
         """Show an event; other messages are ignored."""
@@ -86,9 +86,9 @@ class ProgressView:
         """Report a call that waits for an approval, and the command for it."""
         self._asked = str(request.get("id"))
         approve = f"capset approvals approve {shlex.quote(self._asked)}{self._where}"
-        asked = f"{request.get('tool')} {json.dumps(request.get('arguments'), ensure_ascii=False)}"
+        requested_call = f"{request.get('tool')} {json.dumps(request.get('arguments'), ensure_ascii=False)}"
         console = err()
-        console.print(f"[yellow]waiting for an approval:[/] {cell(asked)}", soft_wrap=True)
+        console.print(f"[yellow]waiting for an approval:[/] {cell(requested_call)}", soft_wrap=True)
         console.print(f"[dim]{cell(str(request.get('reason')))}[/]", soft_wrap=True)
         console.print(f"[dim]{cell(approve)}[/]", soft_wrap=True)
 
@@ -125,8 +125,8 @@ def call_command(
     What has to be approved waits for that, and says on stderr how it is done.
     """
     budgets = {"session-budget": session_budget, "run-budget": run_budget}
-    said = {"principal": principal, "grant": grant, "attribute": attribute, "env": env, "config": config}
-    server = server_of(url, db=db, **said, limit=limit, **budgets)
+    local_options = {"principal": principal, "grant": grant, "attribute": attribute, "env": env, "config": config}
+    server = server_of(url, db=db, **local_options, limit=limit, **budgets)
     if approval is not None and session is None:
         raise DefinitionError("an approval is for a call of one session: name it with --session")
     data = read_arguments(arguments)
@@ -151,9 +151,9 @@ def call_command(
                 grants = written_options(grant=missing[1].split(" and "))
                 maker = "" if server is None else "where the server is: capset key create NAME --principal WHO"
                 error.hint = f"{maker}{grants}".strip()
-            if (asked := approval_of(error)) is not None:
-                again = f"--session {shape['session']}"
-                error.hint = f"capset approvals approve {asked}{where}; then the same call with {again}"
+            if (approval_id := approval_of(error)) is not None:
+                session_option = f"--session {shape['session']}"
+                error.hint = f"capset approvals approve {approval_id}{where}; then the same call with {session_option}"
             print_error(error, as_json=False)
         else:
             value = shape["data"]
@@ -227,7 +227,7 @@ async def _call(settings: Settings, target: CallTarget, data: Json, way: Way) ->
 
 def find_called(registry: Registry, target: CallTarget, db: str) -> Served:
     """Return the requested agent, or one with the tool's capability alone."""
-    if any(one is not None for one in (target.agent, target.session, target.config)):
+    if any(choice is not None for choice in (target.agent, target.session, target.config)):
         return find_served(registry, target.agent, target.session, target.config, db, target.allowance)
     name, dot, _ = target.tool.partition(".")
     if not dot:

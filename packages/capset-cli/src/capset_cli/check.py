@@ -39,27 +39,27 @@ def check_command(
     It ends with 2 if anything is wrong with it; warnings change nothing about that.
     """
     try:
-        found = read_configuration(file, Registry.installed(), upstream=lambda _: capability_with)
+        configuration = read_configuration(file, Registry.installed(), upstream=lambda _: capability_with)
     except InvalidConfiguration as error:
         _show_problems(file, error.problems, as_json=as_json)
         return Exit.BAD_INPUT
-    if problems := asyncio.run(source_problems(found)):
+    if problems := asyncio.run(source_problems(configuration)):
         _show_problems(file, problems, as_json=as_json)
         return Exit.BAD_INPUT
-    found = replace(found, warnings=(*found.warnings, *source_warnings(found)))
+    configuration = replace(configuration, warnings=(*configuration.warnings, *source_warnings(configuration)))
     if as_json:
-        print_json(told_of(found).plain())
+        print_json(told_of(configuration).plain())
         return Exit.DONE
-    print_warnings(file, found.warnings)
-    if found.actions:
-        rows = (_row(one) for one in found.actions.values())
+    print_warnings(file, configuration.warnings)
+    if configuration.actions:
+        rows = (_row(action) for action in configuration.actions.values())
         columns = ("ACTION", "TITLE", "EFFECT", "PERMISSIONS", "LIMITS", "APPROVAL", "HANDLER")
         out().print(table(*columns, rows=rows, folds=("TITLE", "PERMISSIONS", "LIMITS", "HANDLER")))
-    if found.sources:
-        rows = (_source_row(one) for one in found.sources)
+    if configuration.sources:
+        rows = (_source_row(source) for source in configuration.sources)
         columns = ("SERVER", "FROM", "TOOLS", "PERMISSIONS", "LIMITS")
         out().print(table(*columns, rows=rows, folds=("FROM", "TOOLS", "PERMISSIONS", "LIMITS")))
-    err().print(f"[dim]{cell(_summary(found))}[/]", soft_wrap=True)
+    err().print(f"[dim]{cell(_summary(configuration))}[/]", soft_wrap=True)
     return Exit.DONE
 
 
@@ -67,48 +67,54 @@ def _show_problems(file: Path, problems: Iterable[Problem], *, as_json: bool) ->
     if as_json:
         print_json(told_of_problems(problems).plain())
         return
-    for one in problems:
-        place = f"{file}:{one.line}" if one.line is not None else str(file)
-        whose = f" (action {one.action!r})" if one.action else ""
-        told = ": ".join(part for part in (place, f"{one.path}{whose}", one.message) if part)
-        err().print(f"[red]error:[/] {verbatim(told)}", soft_wrap=True)
+    for problem in problems:
+        place = f"{file}:{problem.line}" if problem.line is not None else str(file)
+        owner = f" (action {problem.action!r})" if problem.action else ""
+        line = ": ".join(part for part in (place, f"{problem.path}{owner}", problem.message) if part)
+        err().print(f"[red]error:[/] {verbatim(line)}", soft_wrap=True)
 
 
-def _row(one: Action) -> Iterator[str]:
-    tool = one.tool
+def _row(action: Action) -> Iterator[str]:
+    tool = action.tool
     yield cell(tool.name)
     yield cell(tool.title or "–")
     yield tool.effect
     yield cell(", ".join(sorted(tool.permissions)) or "–")
     yield cell(", ".join(map(str, tool.limits)) or "–")
     yield "as its function says" if callable(tool.approval) else tool.approval
-    yield cell(one.source)
+    yield cell(action.source)
 
 
-def _source_row(one: Source) -> Iterator[str]:
-    yield cell(one.pin_key)
-    if isinstance(one, OpenApi):
-        yield cell(one.document if isinstance(one.document, str) else "a mapping")
-        chosen = None if one.operations is None else sorted(one.operations)
-        chosen = chosen if one.tags is None else [*(chosen or ()), *(f"the tag {tag}" for tag in sorted(one.tags))]
+def _source_row(source: Source) -> Iterator[str]:
+    yield cell(source.pin_key)
+    if isinstance(source, OpenApi):
+        yield cell(source.document if isinstance(source.document, str) else "a mapping")
+        chosen = None if source.operations is None else sorted(source.operations)
+        chosen = (
+            chosen if source.tags is None else [*(chosen or ()), *(f"the tag {tag}" for tag in sorted(source.tags))]
+        )
     else:
-        yield cell(one.url or shlex.join(one.command))
-        named = None if one.tools is None else sorted(one.tools)
-        prompts = [f"{PROMPTS}{name}" for name in sorted(one.prompts)]
-        chosen = [*(["all"] if named is None else named), *prompts, *([READ] if one.resources else ())]
+        yield cell(source.url or shlex.join(source.command))
+        named = None if source.tools is None else sorted(source.tools)
+        prompts = [f"{PROMPTS}{name}" for name in sorted(source.prompts)]
+        chosen = [*(["all"] if named is None else named), *prompts, *([READ] if source.resources else ())]
     yield cell("all" if chosen is None else ", ".join(chosen) or "–")
-    yield cell(", ".join(sorted(one.permissions)) or "–")
-    yield cell(", ".join(map(str, checked_limits("limits", one.limits))) or "–")
+    yield cell(", ".join(sorted(source.permissions)) or "–")
+    yield cell(", ".join(map(str, checked_limits("limits", source.limits))) or "–")
 
 
-def _summary(found: Configuration) -> str:
-    count = len(found.actions)
-    upstream = {one.capability for one in found.sources}
-    whole = [one.name for one in found.capabilities if one.base.origin is None and one.name not in upstream]
-    within = f", within {found.governance.allowance}" if found.governance.allowance else ""
-    counts = Counter("API" if isinstance(one, OpenApi) else "MCP server" for one in found.sources)
-    sources = " and ".join(counted(many, what) for what, many in counts.items())
-    has = [f"all tools of {', '.join(whole)}"] if whole else []
+def _summary(configuration: Configuration) -> str:
+    count = len(configuration.actions)
+    upstream = {source.capability for source in configuration.sources}
+    capabilities = [
+        capability.name
+        for capability in configuration.capabilities
+        if capability.base.origin is None and capability.name not in upstream
+    ]
+    within = f", within {configuration.governance.allowance}" if configuration.governance.allowance else ""
+    counts = Counter("API" if isinstance(source, OpenApi) else "MCP server" for source in configuration.sources)
+    sources = " and ".join(counted(many, kind) for kind, many in counts.items())
+    has = [f"all tools of {', '.join(capabilities)}"] if capabilities else []
     has += [f"the approved tools of {sources}"] if sources else []
     has = [counted(count, "action"), *has] if count or not has else has
-    return f"{found.path} is sound: the agent {found.agent.name!r} with {', and '.join(has)}{within}"
+    return f"{configuration.path} is sound: the agent {configuration.agent.name!r} with {', and '.join(has)}{within}"

@@ -40,8 +40,8 @@ def compose_command(
     """
     settings = load_settings(principal=principal, grant=grant, attribute=attribute, env=env)
     registry = Registry.installed()
-    found = registry.agents.get(agent) or read_agent_file(Path(agent), registry, upstream=Upstream(settings.db))
-    composition = compose(found)
+    definition = registry.agents.get(agent) or read_agent_file(Path(agent), registry, upstream=Upstream(settings.db))
+    composition = compose(definition)
     snapshot = asyncio.run(evaluate(composition, principal=settings.principal, env=settings.env))
     shape, code = snapshot_shape(snapshot), Exit.FAILED if snapshot.failures else Exit.DONE
     if as_json:
@@ -57,26 +57,26 @@ def tree_of(shape: SnapshotShape) -> Tree:
     """Return the tree of an evaluated composition."""
     tree = Tree(f"[bold]{cell(shape.agent)}[/] as seen by {cell(shape.principal)}")
     tools = {tool.name: tool for tool in shape.tools}
-    own = [one for one in shape.explained if not one.within]
+    direct = [entry for entry in shape.explained if not entry.within]
     for used in shape.uses:
         branch = tree.add(f"[bold]{cell(used.id)}[/]{_why(used)}")
         _add_choices(branch, used)
-        brought = [one for one in own if (one.capability, one.path) == (used.id, used.path)]
-        _add_brought(branch, [one for one in brought if one.preset is None], tools, used)
+        brought = [entry for entry in direct if (entry.capability, entry.path) == (used.id, used.path)]
+        _add_brought(branch, [entry for entry in brought if entry.preset is None], tools, used)
         for preset in [name for name, is_on in used.presets.items() if is_on]:
-            if inside := [one for one in brought if one.preset == preset]:
+            if inside := [entry for entry in brought if entry.preset == preset]:
                 _add_brought(branch.add(f"preset [bold]{preset}[/]"), inside, tools, used)
-    if itself := [one for one in own if one.capability is None]:
+    if itself := [entry for entry in direct if entry.capability is None]:
         _add_brought(tree.add(f"{cell(shape.agent)} itself"), itself, tools)
-    for within in dict.fromkeys((*one.within, one.path[0]) for one in shape.explained if one.within):
+    for within in dict.fromkeys((*entry.within, entry.path[0]) for entry in shape.explained if entry.within):
         around = " → ".join(within[1:-1])
         branch = tree.add(f"block [bold]{cell(within[-1])}[/]" + (f" [dim]in {cell(around)}[/]" if around else ""))
-        for one in shape.explained:
-            if (*one.within, one.path[0]) == within:
-                way = " → ".join(one.path[1:])
-                branch.add(_line(one) + (f" [dim]by {cell(way)}[/]" if way else ""))
-    for made in shape.toolkits:
-        _add_made(tree, made, shape)
+        for entry in shape.explained:
+            if (*entry.within, entry.path[0]) == within:
+                way = " → ".join(entry.path[1:])
+                branch.add(_line(entry) + (f" [dim]by {cell(way)}[/]" if way else ""))
+    for toolkit in shape.toolkits:
+        _add_made(tree, toolkit, shape)
     for name in shape.dynamic:
         tree.add(f"[bold]{cell(name)}()[/] [dim]decides at each step what else is used[/]")
     if shape.system_text:
@@ -87,12 +87,12 @@ def tree_of(shape: SnapshotShape) -> Tree:
     return tree
 
 
-def _add_made(tree: Tree, made: MadeShape, shape: SnapshotShape) -> None:
+def _add_made(tree: Tree, toolkit: MadeShape, shape: SnapshotShape) -> None:
     """Add a dynamic toolkit, with its tools for this principal, or the reason why it was not made."""
-    told = f" [dim]made for {cell(shape.principal)}[/]" if made.in_play else f" not made — {cell(made.reason)}"
-    branch = tree.add(f"toolkit [bold]{cell(made.path)}[/]{told}")
+    note = f" [dim]made for {cell(shape.principal)}[/]" if toolkit.in_play else f" not made — {cell(toolkit.reason)}"
+    branch = tree.add(f"toolkit [bold]{cell(toolkit.path)}[/]{note}")
     for tool in shape.tools:
-        if tool.name in made.tools:
+        if tool.name in toolkit.tools:
             branch.add("".join(_tool(tool, None)))
 
 
@@ -118,16 +118,16 @@ def _add_choices(branch: Tree, used: UsedShape) -> None:
 def _add_brought(
     branch: Tree, brought: Sequence[ExplainedShape], tools: dict[str, SnapshotTool], used: UsedShape | None = None
 ) -> None:
-    own_names = {here: own for own, here in used.names.items()} if used else {}
-    for one in brought:
-        if one.surface == "tool" and one.name in tools:
-            branch.add("".join(_tool(tools[one.name], own_names.get(one.name))))
+    own_names = {exposed_name: own_name for own_name, exposed_name in used.names.items()} if used else {}
+    for entry in brought:
+        if entry.surface == "tool" and entry.name in tools:
+            branch.add("".join(_tool(tools[entry.name], own_names.get(entry.name))))
         else:
-            branch.add(_line(one))
+            branch.add(_line(entry))
 
 
-def _line(one: ExplainedShape) -> str:
-    return f"[dim]{one.surface:<11}[/] {cell(one.name)}"
+def _line(entry: ExplainedShape) -> str:
+    return f"[dim]{entry.surface:<11}[/] {cell(entry.name)}"
 
 
 def _tool(tool: SnapshotTool, own_name: str | None) -> Iterator[str]:

@@ -50,14 +50,16 @@ def upgrade_command(
     for step in done.steps:
         how = " [dim](its writers go on)[/]" if step.beside_writers else ""
         out().print(f"{cell(step.revision)}  {cell(step.does)}{how}")
-    said = "would go" if dry_run else "went"
+    verb = "would go" if dry_run else "went"
     start = "nothing" if done.before is None else f"revision {done.before}"
-    out().print(f"the database {said} from {cell(start)} to {cell(HEAD)}")
+    out().print(f"the database {verb} from {cell(start)} to {cell(HEAD)}")
     return Exit.DONE
 
 
 def _shape(done: UpgradePlan, head: str, *, dry_run: bool) -> UpgradeShape:
-    steps = [StepShape(revision=one.revision, does=one.does, beside_writers=one.beside_writers) for one in done.steps]
+    steps = [
+        StepShape(revision=step.revision, does=step.does, beside_writers=step.beside_writers) for step in done.steps
+    ]
     after = head if done.steps or done.before is None else done.before
     return UpgradeShape(before=done.before, after=after, done=not dry_run, steps=steps)
 
@@ -77,31 +79,31 @@ def check_command(
     from capset.stores.sql.schema.maintenance import check
     from capset.stores.sql.schema.revisions import HEAD
 
-    found = check(database_at(existing_db(load_settings(db=db).db)), verify=verify)
-    chain = found.verification
+    report = check(database_at(existing_db(load_settings(db=db).db)), verify=verify)
+    chain = report.verification
     with ended():
         if as_json:
             shape = DatabaseCheckShape(
-                ok=found.ok,
-                revision=found.revision,
+                ok=report.ok,
+                revision=report.revision,
                 head=HEAD,
-                problems=list(found.problems),
-                notes=list(found.notes) or None,
+                problems=list(report.problems),
+                notes=list(report.notes) or None,
                 verification=None if chain is None else verification_shape(chain),
             )
             print_json(shape.plain())
         else:
-            for problem in found.problems:
+            for problem in report.problems:
                 err().print(f"[red]problem:[/] {verbatim(problem)}", soft_wrap=True)
-            for note in found.notes:
+            for note in report.notes:
                 err().print(f"[dim]{verbatim(note)}[/]", soft_wrap=True)
             if chain is not None and not chain.ok:
                 err().print(f"[red]not verified:[/] {verbatim(chain.problem or '')}", soft_wrap=True)
-            if found.ok:
-                held = "every hash holds, and agents, keys and people are as their acts set them"
-                records = "" if chain is None else f"; {counted(chain.checked, 'record')}, {held}"
-                out().print(f"[green]sound:[/] revision {found.revision}{records}")
-    return Exit.DONE if found.ok else Exit.REFUSED
+            if report.ok:
+                summary = "every hash holds, and agents, keys and people are as their acts set them"
+                records = "" if chain is None else f"; {counted(chain.checked, 'record')}, {summary}"
+                out().print(f"[green]sound:[/] revision {report.revision}{records}")
+    return Exit.DONE if report.ok else Exit.REFUSED
 
 
 @guarded

@@ -40,15 +40,15 @@ def list_command(
     """List deliveries to channels, the newest first."""
     query = DeliveryQuery(org, _state(state), channel, approval, limit=limit, before=before)
 
-    async def there(client: Client) -> DeliveryPageShape:
+    async def run_remote(client: Client) -> DeliveryPageShape:
         return await client.deliveries.list(
             state=query.state, channel=channel, approval=approval, limit=limit, cursor=before
         )
 
-    async def here(kernel: Kernel) -> DeliveryPageShape:
+    async def run_local(kernel: Kernel) -> DeliveryPageShape:
         return await delivery_page_shape(kernel.store.deliveries.list, query)
 
-    page = ask_here_or_there(url, there, here, db=db, org=org)
+    page = ask_here_or_there(url, run_remote, run_local, db=db, org=org)
     if as_json:
         print_json(page.plain())
         return Exit.DONE
@@ -71,27 +71,35 @@ def retry_command(
 ) -> Exit:
     """Queue a delivery that has failed again. A server with its channel sends it."""
 
-    async def here(kernel: Kernel) -> DeliveryShape:
+    async def run_local(kernel: Kernel) -> DeliveryShape:
         with acting_here(load_settings(db=db).principal):
             return delivery_shape(await retry_delivery(kernel, org, id))
 
-    found = ask_here_or_there(url, lambda client: client.deliveries.retry(id), here, db=db, org=org)
+    delivery = ask_here_or_there(url, lambda client: client.deliveries.retry(id), run_local, db=db, org=org)
     if as_json:
-        print_json(found.plain())
+        print_json(delivery.plain())
     else:
-        print(f"queued {found.id}")
+        print(f"queued {delivery.id}")
     return Exit.DONE
 
 
-def _row(found: DeliveryShape) -> list[str]:
-    texts = (found.id, found.channel, found.event, found.approval, found.state, str(found.attempts), found.error or "–")
+def _row(delivery: DeliveryShape) -> list[str]:
+    texts = (
+        delivery.id,
+        delivery.channel,
+        delivery.event,
+        delivery.approval,
+        delivery.state,
+        str(delivery.attempts),
+        delivery.error or "–",
+    )
     return list(map(cell, texts))
 
 
 def _state(named: str | None) -> DeliveryState | None:
     if named is None:
         return None
-    for known in get_args(DeliveryState):
-        if named == known:
-            return known
+    for state in get_args(DeliveryState):
+        if named == state:
+            return state
     raise DefinitionError(unknown("state", named, get_args(DeliveryState)))

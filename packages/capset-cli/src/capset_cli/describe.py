@@ -37,8 +37,8 @@ def describe_command(
     if server is not None:
         detail = ask(server, lambda client: client.capabilities.get(name))
     else:
-        found = Registry.installed().get(name)
-        detail = capability_detail(found, readiness_of(found))
+        capability = Registry.installed().get(name)
+        detail = capability_detail(capability, readiness_of(capability))
     tool = _tool_of(detail, tool_name) if tool_name else None
     if as_json:
         print_json((tool or detail).plain())
@@ -54,17 +54,20 @@ def _tree(detail: CapabilityDetail) -> Tree:
     tree = Tree(f"[bold]{verbatim(detail.name)}[/] ({detail.id}, {detail.status})")
     if detail.description:
         tree.add(verbatim(detail.description))
-    told = {
+    fields = {
         "version": detail.version,
         "risk": None if detail.risk == "low" else detail.risk,
         "aliases": ", ".join(detail.aliases),
         "uses": ", ".join(detail.uses),
-        "data": ", ".join(f"{one} (clients may read it)" if _is_shown(one, detail) else one for one in detail.data),
+        "data": ", ".join(
+            f"{data_name} (clients may read it)" if _is_shown(data_name, detail) else data_name
+            for data_name in detail.data
+        ),
         "secrets": ", ".join(detail.secrets),
         "here": "; ".join(f"{name}: {text}" for name, text in detail.readiness.items()),
         "limits": ", ".join(detail.limits),
     }
-    for name, text in told.items():
+    for name, text in fields.items():
         if text:
             tree.add(f"[bold]{name}[/] {cell(text)}")
     for text in detail.instructions:
@@ -73,10 +76,10 @@ def _tree(detail: CapabilityDetail) -> Tree:
         _add_preset(tree, preset)
     if detail.config is not None:
         tree.add("[bold]config[/]").add(verbatim(pretty(detail.config)))
-    for one in detail.tools:
-        tree.add(_tool_tree(one, full=False))
-    for one in detail.toolkits:
-        _add_toolkit(tree, one)
+    for member in detail.tools:
+        tree.add(_tool_tree(member, full=False))
+    for member in detail.toolkits:
+        _add_toolkit(tree, member)
     return tree
 
 
@@ -91,28 +94,28 @@ def _add_preset(tree: Tree, preset: PresetShape) -> None:
         branch.add("[bold]instructions[/]").add(verbatim(text))
     if preset.tools:
         branch.add(f"[bold]tools[/] {', '.join(preset.tools)}")
-    if more := [one for one in preset.adds if one not in ("instructions", "tools")]:
+    if more := [addition for addition in preset.adds if addition not in ("instructions", "tools")]:
         branch.add(f"[bold]adds[/] {', '.join(more)}")
 
 
 def _add_toolkit(tree: Tree, toolkit: ToolkitShape) -> None:
-    told = "its members are made at run time" if toolkit.is_dynamic else ", ".join(toolkit.members) or "empty"
+    members = "its members are made at run time" if toolkit.is_dynamic else ", ".join(toolkit.members) or "empty"
     gates = f", behind {cell(' and '.join(toolkit.policies))}" if toolkit.policies else ""
-    branch = tree.add(f"toolkit [bold]{toolkit.name}[/] [dim]{told}{gates}, {short(toolkit.hash)}[/]")
+    branch = tree.add(f"toolkit [bold]{toolkit.name}[/] [dim]{members}{gates}, {short(toolkit.hash)}[/]")
     for text in toolkit.instructions:
         branch.add("[bold]instructions[/]").add(verbatim(text))
 
 
 def _tool_of(detail: CapabilityDetail, name: str) -> ToolShape:
     tools = {f"{detail.id}.{tool.name}": tool for tool in detail.tools}
-    wanted = f"{detail.id}.{name}"
-    if wanted not in tools:
-        raise NotFound(unknown("tool", wanted, tools))
-    return tools[wanted]
+    full_name = f"{detail.id}.{name}"
+    if full_name not in tools:
+        raise NotFound(unknown("tool", full_name, tools))
+    return tools[full_name]
 
 
 def _tool_tree(tool: ToolShape, *, full: bool) -> Tree:
-    said = [
+    properties = [
         tool.effect,
         "idempotent" if tool.idempotent else "",
         f"needs {' and '.join(tool.permissions)}" if tool.permissions else "",
@@ -121,7 +124,7 @@ def _tool_tree(tool: ToolShape, *, full: bool) -> Tree:
         f"costs {tool.cost:g}" if tool.cost is not None else "",
         short(tool.hash),
     ]
-    tree = Tree(f"[bold]{tool.name}[/] [dim]{', '.join(filter(None, said))}[/]")
+    tree = Tree(f"[bold]{tool.name}[/] [dim]{', '.join(filter(None, properties))}[/]")
     tree.add(verbatim(tool.description if full else tool.description.splitlines()[0]))
     if full:
         if tool.version:

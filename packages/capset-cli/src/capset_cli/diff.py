@@ -70,7 +70,8 @@ async def _compared(before: str, after: str, org: str | None, db: str | None) ->
         return diff_sides(ours, theirs)
     async with opened_store(existing_db(load_settings(db=db).db)) as store:
         ours, theirs = [
-            one if isinstance(one, Side) else await stored_side(store.lineage, org, str(one)) for one in (ours, theirs)
+            side if isinstance(side, Side) else await stored_side(store.lineage, org, str(side))
+            for side in (ours, theirs)
         ]
         return diff_sides(ours, theirs)
 
@@ -124,16 +125,18 @@ def _read(named: str, text: bytes) -> Side:
     except DefinitionError as error:
         raise DefinitionError(f"{named}: {error.message}", hint=error.hint) from None
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5])
+        problems = "; ".join(
+            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()[:5]
+        )
         raise DefinitionError(f"{named}: this is no link: {problems}", hint=f"it must hold {_KINDS}") from None
 
 
 def _nowhere(path: Path) -> DefinitionError:
     try:
-        meant = closest(path.name, (one.name for one in path.parent.iterdir()))
+        meant = closest(path.name, (sibling.name for sibling in path.parent.iterdir()))
     except OSError:
         meant = None
-    told = f"; did you mean {str(path.with_name(meant))!r}?" if meant else ""
+    suggestion = f"; did you mean {str(path.with_name(meant))!r}?" if meant else ""
     return DefinitionError(
-        f"there is no file {str(path)!r}{told}", hint="or give the id of a link or an envelope that a store keeps"
+        f"there is no file {str(path)!r}{suggestion}", hint="or give the id of a link or an envelope that a store keeps"
     )

@@ -81,9 +81,9 @@ def fingerprint_command(
         err().print(f"[yellow]notice:[/] {verbatim(notice)}", soft_wrap=True)
     console = out()
     console.print(_tree(shape, console.width), soft_wrap=True)
-    for shown, text in (shape.payloads or {}).items():
+    for payload_hash, text in (shape.payloads or {}).items():
         # Exact for programs; escaped for terminals, where untrusted text must not move the cursor.
-        _write(f"\n{shown}\n{visible(text) if sys.stdout.isatty() else text}\n")
+        _write(f"\n{payload_hash}\n{visible(text) if sys.stdout.isatty() else text}\n")
     return code
 
 
@@ -94,24 +94,28 @@ async def _captured(named: str, db: str, principal: Principal, env: Mapping[str,
 
 
 def _refuse_several(*, payload: str | None, payloads: bool, envelope: bool, as_json: bool) -> None:
-    given = {"--payload": payload is not None, "--envelope -": envelope}
-    for name in [name for name, is_given in given.items() if is_given]:
-        others = [one for one, is_given in {**given, "--payloads": payloads, "--json": as_json}.items() if is_given]
+    exclusive = {"--payload": payload is not None, "--envelope -": envelope}
+    for name in [name for name, is_given in exclusive.items() if is_given]:
+        others = [
+            option for option, is_given in {**exclusive, "--payloads": payloads, "--json": as_json}.items() if is_given
+        ]
         if others != [name]:
             both = " and ".join(others)
             raise DefinitionError(f"{name} prints nothing else: give one of {both}")
 
 
 def _payload(captured: Captured, named: str) -> str:
-    known = canonical_payloads(captured.snapshot)
-    found = [shown for shown in known if len(named) >= _LEAST and shown.startswith(named.lower())]
-    if len(found) != 1:
-        several = "several hashes begin with" if found else "no hash here is"
+    payloads = canonical_payloads(captured.snapshot)
+    matches = [
+        payload_hash for payload_hash in payloads if len(named) >= _LEAST and payload_hash.startswith(named.lower())
+    ]
+    if len(matches) != 1:
+        several = "several hashes begin with" if matches else "no hash here is"
         raise NotFound(
             f"{several} {named!r}",
             hint="capset fingerprint AGENT shows them all; the hash of a tool or a prompt depends on --grant and --env",
         )
-    return known[found[0]]
+    return payloads[matches[0]]
 
 
 def _write_envelope(captured: Captured, file: str) -> None:
@@ -122,8 +126,8 @@ def _write_envelope(captured: Captured, file: str) -> None:
         Path(file).write_text(f"{text}\n", encoding="utf-8")
         err().print(f"[dim]envelope in {cell(file)}[/]", soft_wrap=True)
     if dropped := captured.envelope.runtime.toolkit_context.dropped:
-        told = f"left out of the envelope, as no JSON data or a secret: env {', '.join(dropped)}"
-        err().print(f"[yellow]notice:[/] {cell(told)}", soft_wrap=True)
+        notice = f"left out of the envelope, as no JSON data or a secret: env {', '.join(dropped)}"
+        err().print(f"[yellow]notice:[/] {cell(notice)}", soft_wrap=True)
 
 
 def _write(text: str) -> None:
@@ -134,10 +138,10 @@ def _write(text: str) -> None:
 
 
 def _tree(shape: AgentHashesShape, width: int) -> Tree:
-    in_play = [one for one in shape.tools if one.in_play]
+    in_play = [tool for tool in shape.tools if tool.in_play]
     tree = Tree(f"[bold]{cell(shape.agent)}[/] as seen by {cell(shape.principal)} [dim]{shape.profile}[/]")
-    labels = [*_labels(shape.definition.parts, 2), *((2, one.name) for one in in_play), (1, "runtime_hash")]
-    labels += [(1, _code_label(one)) for one in shape.code if one.hash is not None]
+    labels = [*_labels(shape.definition.parts, 2), *((2, tool.name) for tool in in_play), (1, "runtime_hash")]
+    labels += [(1, _code_label(code)) for code in shape.code if code.hash is not None]
     column = max(4 * depth + len(label) for depth, label in labels)
     digits = _WHOLE if column + 2 + _WHOLE <= width else _SHORT
 
@@ -145,13 +149,13 @@ def _tree(shape: AgentHashesShape, width: int) -> Tree:
         return parent.add(f"{cell(label)}{' ' * (column - 4 * depth - len(label))}  {hash[:digits]}")
 
     def add_parts(parent: Tree, depth: int, parts: list[CoveredShape]) -> None:
-        for one in parts:
-            add_parts(add(parent, depth, _label(one), one.hash), depth + 1, one.parts)
+        for part in parts:
+            add_parts(add(parent, depth, _label(part), part.hash), depth + 1, part.parts)
 
     add_parts(add(tree, 1, "static_hash", shape.static_hash), 2, shape.definition.parts)
     runtime = add(tree, 1, "runtime_hash", shape.runtime_hash)
-    for one in in_play:
-        add(runtime, 2, one.name, one.hash)
+    for tool in in_play:
+        add(runtime, 2, tool.name, tool.hash)
     add(tree, 1, "prompt_hash", shape.prompt_hash)
     for code in shape.code:
         names = cell(", ".join(code.tools))
@@ -161,22 +165,22 @@ def _tree(shape: AgentHashesShape, width: int) -> Tree:
             branch = add(tree, 1, _code_label(code), code.hash)
             if len(shape.code) > 1:
                 branch.add(f"[dim]{names}[/]")
-    for one in shape.tools:
-        if not one.in_play:
-            tree.add(f"[dim]not in play: {cell(one.name)} — {cell(one.reason)}[/]")
+    for tool in shape.tools:
+        if not tool.in_play:
+            tree.add(f"[dim]not in play: {cell(tool.name)} — {cell(tool.reason)}[/]")
     return tree
 
 
-def _code_label(one: CodeShape) -> str:
-    return f"code {' '.join(filter(None, (one.name, one.version)))}"
+def _code_label(code: CodeShape) -> str:
+    return f"code {' '.join(filter(None, (code.name, code.version)))}"
 
 
-def _label(one: CoveredShape) -> str:
-    kind = "dynamic toolkit" if one.kind == "dynamicToolkit" else one.kind
-    return f"{kind} {one.name}"
+def _label(part: CoveredShape) -> str:
+    kind = "dynamic toolkit" if part.kind == "dynamicToolkit" else part.kind
+    return f"{kind} {part.name}"
 
 
 def _labels(parts: list[CoveredShape], depth: int) -> Iterator[tuple[int, str]]:
-    for one in parts:
-        yield depth, _label(one)
-        yield from _labels(one.parts, depth + 1)
+    for part in parts:
+        yield depth, _label(part)
+        yield from _labels(part.parts, depth + 1)

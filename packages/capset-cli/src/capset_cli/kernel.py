@@ -62,9 +62,9 @@ def kernel_command(
     check_seconds("--consumer-timeout", consumer_timeout)
     allowance = load_allowance(rate_limit, session_budget, run_budget, option="--rate-limit")
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
-    asked = _Asked(agent, session, config, timeout, consumer_timeout, limit, max_line, allowance)
+    options = _Asked(agent, session, config, timeout, consumer_timeout, limit, max_line, allowance)
     with contextlib.redirect_stdout(sys.stderr):  # stdout is for messages
-        asyncio.run(_serve(settings, asked))
+        asyncio.run(_serve(settings, options))
     return Exit.DONE
 
 
@@ -120,15 +120,15 @@ class _Incoming:
             reading.cancel()
 
 
-async def _serve(settings: Settings, asked: _Asked) -> None:
+async def _serve(settings: Settings, options: _Asked) -> None:
     # Resolved first, so that a misspelt name creates no database.
     registry = Registry.installed()
-    served = find_served(registry, asked.agent, asked.session, asked.config, settings.db, asked.allowance)
-    async with open_kernel(settings, served, asked.session) as (kernel, session):
+    served = find_served(registry, options.agent, options.session, options.config, settings.db, options.allowance)
+    async with open_kernel(settings, served, options.session) as (kernel, session):
         streams = Streams()
-        incoming = _Incoming(streams, asked.max_line)
-        bounded = session.options(timeout=asked.timeout, consumer_timeout=asked.consumer_timeout)
-        answers = kernel.run(bounded, incoming, limit=asked.limit)
+        incoming = _Incoming(streams, options.max_line)
+        bounded = session.options(timeout=options.timeout, consumer_timeout=options.consumer_timeout)
+        answers = kernel.run(bounded, incoming, limit=options.limit)
         serving = asyncio.ensure_future(_answer(answers, streams))
         leaving = asyncio.ensure_future(streams.gone())
         leaving.add_done_callback(lambda _: serving.cancel())

@@ -73,7 +73,7 @@ def create_command(
     """
     server = named_server(url, db=db)
     # From options alone: a settings file planted in a folder must not grant anything to keys.
-    who = Principal(
+    key_principal = Principal(
         principal,
         permissions=grant or (),
         kind=_kind(kind),
@@ -83,16 +83,20 @@ def create_command(
     )
     lifetime = _lifetime(expires)
     if server is not None:
-        given = _input(name, who, _scopes(scope), expires, agent)
-        made = ask(server, lambda client: client.keys.create(given))
+        key_input = _input(name, key_principal, _scopes(scope), expires, agent)
+        created = ask(server, lambda client: client.keys.create(key_input))
     else:
-        made = new_key_shape(*asyncio.run(_create(load_settings(db=db), name, who, _scopes(scope), lifetime, agent)))
+        created = new_key_shape(
+            *asyncio.run(_create(load_settings(db=db), name, key_principal, _scopes(scope), lifetime, agent))
+        )
     if as_json:
-        print_json(made.plain())
+        print_json(created.plain())
     else:
-        print(made.key, flush=True)
-        until = f"until {made.expires_at[:10]}" if made.expires_at else "without end"
-        err().print(f"[dim]key {made.id} for {cell(who.id)}, {until}; it is not shown again[/]", soft_wrap=True)
+        print(created.key, flush=True)
+        until = f"until {created.expires_at[:10]}" if created.expires_at else "without end"
+        err().print(
+            f"[dim]key {created.id} for {cell(key_principal.id)}, {until}; it is not shown again[/]", soft_wrap=True
+        )
     return Exit.DONE
 
 
@@ -141,38 +145,43 @@ def revoke_command(
     return Exit.DONE
 
 
-def _input(name: str, who: Principal, scopes: Sequence[str], expires: str | None, agent: str | None) -> KeyInput:
+def _input(name: str, principal: Principal, scopes: Sequence[str], expires: str | None, agent: str | None) -> KeyInput:
     """Return what a server is asked for. Raises ``DefinitionError`` for what none would take."""
-    given: dict[str, Any] = {
+    all_fields: dict[str, Any] = {
         "name": name,
-        "principal": who.id,
-        "kind": who.kind,
-        "org": who.org,
-        "permissions": sorted(who.permissions),
+        "principal": principal.id,
+        "kind": principal.kind,
+        "org": principal.org,
+        "permissions": sorted(principal.permissions),
         "scopes": list(scopes),
-        "attributes": dict(who.attributes),
-        "allowance": allowance_shape(who.allowance and who.allowance.plain()),
+        "attributes": dict(principal.attributes),
+        "allowance": allowance_shape(principal.allowance and principal.allowance.plain()),
         "agent": agent,
         "expires": expires,
     }
-    asked = {name: value for name, value in given.items() if value is not None}
+    fields = {name: value for name, value in all_fields.items() if value is not None}
     try:
-        return KeyInput.model_validate(asked)
+        return KeyInput.model_validate(fields)
     except ValidationError as error:
-        listed = "; ".join(map(str, validation_fields(error, list(KeyInput.model_fields), asked)))
-        raise DefinitionError(f"no server makes this key: {listed}") from None
+        problems = "; ".join(map(str, validation_fields(error, list(KeyInput.model_fields), fields)))
+        raise DefinitionError(f"no server makes this key: {problems}") from None
 
 
 async def _list_there(client: Client) -> list[KeyShape]:
-    return [one async for one in client.keys.all()]
+    return [key async for key in client.keys.all()]
 
 
 async def _create(
-    settings: Settings, name: str, who: Principal, scopes: Sequence[str], lifetime: timedelta | None, agent: str | None
+    settings: Settings,
+    name: str,
+    principal: Principal,
+    scopes: Sequence[str],
+    lifetime: timedelta | None,
+    agent: str | None,
 ) -> tuple[KeyRow, str]:
     async with Kernel(store=settings.db, redis=settings.redis) as kernel:
         with acting_here(settings.principal):
-            return await create_key(kernel, name, who, scopes=scopes, lifetime=lifetime, agent=agent)
+            return await create_key(kernel, name, principal, scopes=scopes, lifetime=lifetime, agent=agent)
 
 
 async def _list(url: str) -> tuple[list[KeyShape], str]:
@@ -192,30 +201,32 @@ def _line(key: KeyShape, now: str) -> list[str]:
     if state == "valid" and key.expires_at:
         state = f"until {key.expires_at[:10]}"
     scopes = " ".join(scope.removeprefix("capset:") for scope in key.scopes)
-    shown = key.attributes.items()
-    said = " ".join(f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in shown)
+    attributes = key.attributes.items()
+    attribute_text = " ".join(
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in attributes
+    )
     allowance = None if key.allowance is None else key.allowance.allowance()
     granted, allowed = " ".join(key.permissions), "" if allowance is None else str(allowance)
-    who = (key.id, key.name, key.org or "–", key.principal, said or "–")
-    return list(map(cell, (*who, scopes, granted or "–", allowed or "–", state)))
+    identity = (key.id, key.name, key.org or "–", key.principal, attribute_text or "–")
+    return list(map(cell, (*identity, scopes, granted or "–", allowed or "–", state)))
 
 
-def _scopes(given: list[str] | None) -> Sequence[str]:
+def _scopes(names: list[str] | None) -> Sequence[str]:
     """Return the requested scopes; ``read`` is short for ``capset:read``, as in the list."""
-    return [one if one.startswith("capset:") else f"capset:{one}" for one in given] if given else DEFAULT_SCOPES
+    return [name if name.startswith("capset:") else f"capset:{name}" for name in names] if names else DEFAULT_SCOPES
 
 
-def _kind(given: str) -> PrincipalKind:
+def _kind(name: str) -> PrincipalKind:
     for kind in _KINDS:
-        if given == kind:
+        if name == kind:
             return kind
-    raise DefinitionError(f"--kind must be one of {', '.join(_KINDS)}; got {given!r}")
+    raise DefinitionError(f"--kind must be one of {', '.join(_KINDS)}; got {name!r}")
 
 
-def _lifetime(given: str | None) -> timedelta | None:
-    if given is None:
+def _lifetime(text: str | None) -> timedelta | None:
+    if text is None:
         return None
-    found = _LIFETIME.fullmatch(given)
-    if found is None:
-        raise DefinitionError(f"--expires must be a number of hours or days, such as 12h or 30d; got {given!r}")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    match = _LIFETIME.fullmatch(text)
+    if match is None:
+        raise DefinitionError(f"--expires must be a number of hours or days, such as 12h or 30d; got {text!r}")
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})

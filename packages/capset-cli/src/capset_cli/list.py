@@ -28,26 +28,26 @@ def list_command(
     """List the capabilities that are installed, here or on a server."""
     server = server_of(url)
     if server is not None:
-        found = ask(server, lambda client: _list_there(client, category, with_details=not as_json))
-        _show(*found, as_json=as_json)
+        listing = ask(server, lambda client: _list_there(client, category, with_details=not as_json))
+        _show(*listing, as_json=as_json)
         return Exit.DONE
     registry = Registry.installed()
-    shapes = [capability_shape(one) for one in registry.capabilities.values()]
-    shapes = [one for one in shapes if category is None or one.category == category]
+    shapes = [capability_shape(capability) for capability in registry.capabilities.values()]
+    shapes = [shape for shape in shapes if category is None or shape.category == category]
     for problem in registry.problems:
         err().print(f"[yellow]warning:[/] {verbatim(problem.entry_point)}: {verbatim(problem.message)}", soft_wrap=True)
-    problems = [{"entry_point": one.entry_point, "message": one.message} for one in registry.problems]
-    missing = {one.id: registry.missing[one.id] for one in shapes if one.id in registry.missing}
-    details = {} if as_json else {one.id: capability_detail(registry.capabilities[one.id]) for one in shapes}
+    problems = [{"entry_point": problem.entry_point, "message": problem.message} for problem in registry.problems]
+    missing = {shape.id: registry.missing[shape.id] for shape in shapes if shape.id in registry.missing}
+    details = {} if as_json else {shape.id: capability_detail(registry.capabilities[shape.id]) for shape in shapes}
     more: dict[str, object] = {"problems": problems} if problems else {}
     if missing:
-        more["missing_extras"] = {name: one.names for name, one in missing.items()}
+        more["missing_extras"] = {name: extras.names for name, extras in missing.items()}
     _show(shapes, details, more, missing, as_json=as_json)
     if not as_json:
-        for one in dict.fromkeys(missing.values()):
-            names = ", ".join(name for name, other in missing.items() if other == one)
-            told = f"[dim]{names} {'need' if ',' in names else 'needs'}:[/] {verbatim(one.command)}"
-            err().print(told, soft_wrap=True)
+        for extras_needed in dict.fromkeys(missing.values()):
+            names = ", ".join(name for name, other in missing.items() if other == extras_needed)
+            line = f"[dim]{names} {'need' if ',' in names else 'needs'}:[/] {verbatim(extras_needed.command)}"
+            err().print(line, soft_wrap=True)
     return Exit.DONE
 
 
@@ -56,8 +56,8 @@ Listed = tuple[Sequence[CapabilityShape], Mapping[str, CapabilityDetail]]
 
 
 async def _list_there(client: Client, category: str | None, *, with_details: bool) -> Listed:
-    found = [one async for one in client.capabilities.all(category=category)]
-    return found, {one.id: await client.capabilities.get(one.id) for one in found if with_details}
+    shapes = [shape async for shape in client.capabilities.all(category=category)]
+    return shapes, {shape.id: await client.capabilities.get(shape.id) for shape in shapes if with_details}
 
 
 def _show(
@@ -69,20 +69,20 @@ def _show(
     as_json: bool,
 ) -> None:
     if as_json:
-        print_json({"items": [one.plain() for one in shapes], "total": len(shapes), **(more or {})})
+        print_json({"items": [shape.plain() for shape in shapes], "total": len(shapes), **(more or {})})
         return
-    has_aliases = any(one.aliases for one in details.values())
-    rows = (_row(one, details[one.id], (missing or {}).get(one.id), has_aliases=has_aliases) for one in shapes)
+    has_aliases = any(detail.aliases for detail in details.values())
+    rows = (_row(shape, details[shape.id], (missing or {}).get(shape.id), has_aliases=has_aliases) for shape in shapes)
     columns = ["ID", *(["ALIASES"] if has_aliases else []), "STATUS", "CATEGORY", "TOOLS"]
     out().print(table(*columns, rows=rows, folds=("ALIASES", "CATEGORY", "TOOLS")))
 
 
 def _row(
-    one: CapabilityShape, detail: CapabilityDetail, missing: MissingExtras | None, *, has_aliases: bool
+    shape: CapabilityShape, detail: CapabilityDetail, missing: MissingExtras | None, *, has_aliases: bool
 ) -> Iterator[str]:
-    yield one.id
+    yield shape.id
     if has_aliases:
         yield ", ".join(detail.aliases) or "–"
-    yield one.status if missing is None else cell(f"needs [{','.join(missing.names)}]")
-    yield cell(one.category or "–")
+    yield shape.status if missing is None else cell(f"needs [{','.join(missing.names)}]")
+    yield cell(shape.category or "–")
     yield ", ".join(tool.name for tool in detail.tools) or "–"

@@ -49,29 +49,34 @@ def add_command(
     attributes = dict(given_attributes(attribute)) or None
     values = {"team": team, "user": user, "principal": principal, "kind": kind, "permissions": list(grant or ())}
     try:
-        given = PersonInput.model_validate({**values, "attributes": attributes})
+        person_input = PersonInput.model_validate({**values, "attributes": attributes})
     except ValidationError as error:
-        listed = "; ".join(map(str, validation_fields(error, list(PersonInput.model_fields), values)))
+        problems = "; ".join(map(str, validation_fields(error, list(PersonInput.model_fields), values)))
         raise DefinitionError(
-            f"this is no person: {listed}", hint="Slack shows the ids in a member's profile"
+            f"this is no person: {problems}", hint="Slack shows the ids in a member's profile"
         ) from None
 
-    async def there(client: Client) -> PersonShape:
+    async def add_on_server(client: Client) -> PersonShape:
         return await client.people.add(
-            team, user, principal, kind=given.kind, permissions=given.permissions, attributes=given.attributes
+            team,
+            user,
+            principal,
+            kind=person_input.kind,
+            permissions=person_input.permissions,
+            attributes=person_input.attributes,
         )
 
-    async def here(kernel: Kernel) -> PersonShape:
-        who = load_settings(db=db).principal
-        with acting_here(who):
-            return person_shape(await add_person(kernel, person_of(kernel, given, org, who)))
+    async def add_locally(kernel: Kernel) -> PersonShape:
+        actor = load_settings(db=db).principal
+        with acting_here(actor):
+            return person_shape(await add_person(kernel, person_of(kernel, person_input, org, actor)))
 
-    found = ask_here_or_there(url, there, here, db=db, org=org)
+    person = ask_here_or_there(url, add_on_server, add_locally, db=db, org=org)
     if as_json:
-        print_json(found.plain())
+        print_json(person.plain())
     else:
-        print(found.id, flush=True)
-        err().print(f"[dim]{cell(found.user)} of {cell(found.team)} is {cell(found.principal)}[/]", soft_wrap=True)
+        print(person.id, flush=True)
+        err().print(f"[dim]{cell(person.user)} of {cell(person.team)} is {cell(person.principal)}[/]", soft_wrap=True)
     return Exit.DONE
 
 
@@ -87,21 +92,30 @@ def list_command(
     """List the users of chats who may decide, the newest first."""
     query = PersonQuery(org, limit=limit, before=before)
 
-    async def there(client: Client) -> PersonPageShape:
+    async def list_on_server(client: Client) -> PersonPageShape:
         return await client.people.list(limit=limit, cursor=before)
 
-    async def here(kernel: Kernel) -> PersonPageShape:
+    async def list_locally(kernel: Kernel) -> PersonPageShape:
         return await person_page_shape(kernel.store.people.list, query)
 
-    page = ask_here_or_there(url, there, here, db=db, org=org)
+    page = ask_here_or_there(url, list_on_server, list_locally, db=db, org=org)
     if as_json:
         print_json(page.plain())
         return Exit.DONE
     rows = (
         list(
-            map(cell, (one.id, one.team, one.user, f"{one.principal_kind}:{one.principal}", " ".join(one.permissions)))
+            map(
+                cell,
+                (
+                    person.id,
+                    person.team,
+                    person.user,
+                    f"{person.principal_kind}:{person.principal}",
+                    " ".join(person.permissions),
+                ),
+            )
         )
-        for one in page.items
+        for person in page.items
     )
     out().print(table("ID", "TEAM", "USER", "PRINCIPAL", "PERMISSIONS", rows=rows, folds=("PRINCIPAL", "PERMISSIONS")))
     if page.next is not None:
@@ -118,26 +132,26 @@ def remove_command(
 ) -> Exit:
     """Remove a person: that user of the workspace decides nothing any more."""
 
-    async def here(kernel: Kernel) -> None:
+    async def remove_locally(kernel: Kernel) -> None:
         with acting_here(load_settings(db=db).principal):
             await remove_person(kernel, org, id)
 
-    ask_here_or_there(url, lambda client: client.people.remove(id), here, db=db, org=org)
+    ask_here_or_there(url, lambda client: client.people.remove(id), remove_locally, db=db, org=org)
     print(f"removed {id}")
     return Exit.DONE
 
 
 def ask_here_or_there(
     url: str | None,
-    there: Callable[[Client], Awaitable[T]],
-    here: Callable[[Kernel], Awaitable[T]],
+    on_server: Callable[[Client], Awaitable[T]],
+    locally: Callable[[Kernel], Awaitable[T]],
     **local: str | None,
 ) -> T:
     """Return the answer of a server, or of a local database; ``local`` options apply to the database only."""
     server = server_of(url, **local)
     if server is not None:
-        return ask(server, there)
-    return asyncio.run(_in_database(existing_db(load_settings(db=local["db"]).db), here))
+        return ask(server, on_server)
+    return asyncio.run(_in_database(existing_db(load_settings(db=local["db"]).db), locally))
 
 
 async def _in_database(url: str, work: Callable[[Kernel], Awaitable[T]]) -> T:

@@ -80,28 +80,28 @@ class Today:
 
 
 async def _replayed(named: str, today: Today, db: str) -> Replay:
-    given = given_env(today.env)
+    env_overrides = given_env(today.env)
     envelope = await _envelope(named, today.org, db)
     registry = Registry.installed()
     if today.agent is None:
         agent = await agent_of(registry, envelope.link, today.org, db)
     else:
         agent = await load(registry, find_definition(registry, today.agent, db), db, org=today.org)
-    env = {**envelope.runtime.toolkit_context.env, **given} if given else None
+    env = {**envelope.runtime.toolkit_context.env, **env_overrides} if env_overrides else None
     return await replay(envelope, agent, principal=_principal(envelope, today), env=env)
 
 
 async def _envelope(named: str, org: str | None, db: str) -> SnapshotEnvelope:
-    found = resolve_side(named)
-    if not isinstance(found, Side):
+    side = resolve_side(named)
+    if not isinstance(side, Side):
         async with opened_store(existing_db(db)) as store:
-            found = await stored_side(store.lineage, org, str(found))
-    if found.envelope is None:
+            side = await stored_side(store.lineage, org, str(side))
+    if side.envelope is None:
         raise DefinitionError(
             f"{named} is a link, which has hashes only: what was in play then is in an envelope",
             hint="capset diff A B compares links",
         )
-    return found.envelope
+    return side.envelope
 
 
 def _principal(envelope: SnapshotEnvelope, today: Today) -> Principal | None:
@@ -110,5 +110,5 @@ def _principal(envelope: SnapshotEnvelope, today: Today) -> Principal | None:
     if today.grant is None and not today.attributes:
         return None
     then = principal_of(envelope)
-    held = then.permissions if today.grant is None else today.grant
-    return replace(then, permissions=held, attributes=today.attributes or then.attributes)
+    permissions = then.permissions if today.grant is None else today.grant
+    return replace(then, permissions=permissions, attributes=today.attributes or then.attributes)

@@ -55,15 +55,15 @@ def list_command(
 ) -> Exit:
     """List the sessions of a principal, the newest first."""
 
-    async def there(client: Client) -> SessionPageShape:
+    async def list_on_server(client: Client) -> SessionPageShape:
         return await client.sessions.list(agent_id=agent, limit=limit, cursor=cursor)
 
-    async def here(place: LocalSessions) -> SessionPageShape:
-        who = place.caller.principal
-        query = SessionQuery(who.org, who.id, who.kind, agent, limit, cursor, on_behalf_of=who.on_behalf_of)
+    async def list_locally(place: LocalSessions) -> SessionPageShape:
+        owner = place.caller.principal
+        query = SessionQuery(owner.org, owner.id, owner.kind, agent, limit, cursor, on_behalf_of=owner.on_behalf_of)
         return await session_page_shape(place.service.kernel.store.sessions, query)
 
-    page = asked(url, there, here, db=db, org=org, principal=principal)
+    page = asked(url, list_on_server, list_locally, db=db, org=org, principal=principal)
     if as_json:
         print_json(page.plain())
         return Exit.DONE
@@ -80,11 +80,11 @@ def show_command(
 ) -> Exit:
     """Show one session."""
 
-    async def here(place: LocalSessions) -> SessionShape:
+    async def get_locally(place: LocalSessions) -> SessionShape:
         return session_shape(await place.service.session_row(place.caller, id))
 
-    there = asked(url, lambda client: client.sessions.get(id), here, db=db, org=org, principal=principal)
-    return show(there, as_json=as_json)
+    session = asked(url, lambda client: client.sessions.get(id), get_locally, db=db, org=org, principal=principal)
+    return show(session, as_json=as_json)
 
 
 @guarded
@@ -93,16 +93,16 @@ def state_command(
 ) -> Exit:
     """Show what the agent of a session exposes of its state and resources."""
 
-    async def here(place: LocalSessions) -> StateShape:
+    async def read_locally(place: LocalSessions) -> StateShape:
         session = await place.service.session(place.caller, id)
         return state_shape(await session.exposed())
 
-    found = asked(url, lambda client: client.sessions.state(id), here, db=db, org=org, principal=principal)
-    told = found.model_dump(mode="json", exclude_unset=True)
+    state = asked(url, lambda client: client.sessions.state(id), read_locally, db=db, org=org, principal=principal)
+    document = state.model_dump(mode="json", exclude_unset=True)
     if as_json:
-        print_json(told)
+        print_json(document)
         return Exit.DONE
-    out().print(verbatim(pretty(told)), soft_wrap=True)
+    out().print(verbatim(pretty(document)), soft_wrap=True)
     return Exit.DONE
 
 
@@ -119,49 +119,51 @@ def events_command(
 ) -> Exit:
     """Print what was told of the turns of a session, an event a line."""
 
-    async def there(client: Client) -> None:
+    async def print_remote_events(client: Client) -> None:
         async with client.sessions.events(id, after=after, follow=follow) as events:
-            async for one in events:
-                _print_event(one, as_json=as_json)
+            async for event in events:
+                _print_event(event, as_json=as_json)
 
-    async def here(place: LocalSessions) -> None:
+    async def print_local_events(place: LocalSessions) -> None:
         from capset_server.followers import Gap
         from capset_server.followers import follow as following
 
         await place.service.session_row(place.caller, id)
         bell = place.service.turns.bell
         async with aclosing(following(place.service.kernel, bell, id, after, waits=follow)) as events:
-            async for one in events:
-                gap = isinstance(one, Gap)
-                _print_event(GapShape(after=one.after, last=one.last) if gap else event_shape(one), as_json=as_json)
+            async for event in events:
+                gap = isinstance(event, Gap)
+                _print_event(
+                    GapShape(after=event.after, last=event.last) if gap else event_shape(event), as_json=as_json
+                )
 
-    asked(url, there, here, db=db, org=org, principal=principal)
+    asked(url, print_remote_events, print_local_events, db=db, org=org, principal=principal)
     return Exit.DONE
 
 
-def show(found: SessionShape, *, as_json: bool) -> Exit:
+def show(session: SessionShape, *, as_json: bool) -> Exit:
     """Print one session."""
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(session.model_dump(mode="json"))
         return Exit.DONE
-    for name, value in parts(found.plain()):
+    for name, value in parts(session.plain()):
         out().print(f"{name:<16} {cell(value if isinstance(value, str) else pretty(value))}", soft_wrap=True)
     return Exit.DONE
 
 
-def _row(one: SessionShape) -> list[str]:
-    version = "–" if one.agent_version is None else str(one.agent_version)
-    return [cell(one.id), cell(one.agent), version, short(one.static_hash), cell(one.created_at)]
+def _row(session: SessionShape) -> list[str]:
+    version = "–" if session.agent_version is None else str(session.agent_version)
+    return [cell(session.id), cell(session.agent), version, short(session.static_hash), cell(session.created_at)]
 
 
-def _print_event(one: EventShape | GapShape, *, as_json: bool) -> None:
+def _print_event(event: EventShape | GapShape, *, as_json: bool) -> None:
     if as_json:
-        print_json(one.model_dump(mode="json"))
-    elif isinstance(one, GapShape):
-        out().print(f"[dim]the events from {one.after + 1} to {one.last} are not kept any more[/]")
+        print_json(event.model_dump(mode="json"))
+    elif isinstance(event, GapShape):
+        out().print(f"[dim]the events from {event.after + 1} to {event.last} are not kept any more[/]")
     else:
-        told = " ".join(f"{name}={cell(str(value))}" for name, value in parts(one.data))
-        out().print(f"{one.seq:>6} {cell(one.at)} {cell(one.type)} {told}", soft_wrap=True)
+        details = " ".join(f"{name}={cell(str(value))}" for name, value in parts(event.data))
+        out().print(f"{event.seq:>6} {cell(event.at)} {cell(event.type)} {details}", soft_wrap=True)
 
 
 @guarded
@@ -182,15 +184,17 @@ def create_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Start a session of an agent, in its present version."""
-    given = {"invocation": _object("--invocation", invocation), "context": _object("--context", context)}
+    options = {"invocation": _object("--invocation", invocation), "context": _object("--context", context)}
 
-    async def there(client: Client) -> SessionShape:
-        return await client.sessions.create(agent, **given)
+    async def create_on_server(client: Client) -> SessionShape:
+        return await client.sessions.create(agent, **options)
 
-    async def here(place: LocalSessions) -> SessionShape:
-        return session_shape(await place.service.new_session(place.caller, agent, **given))
+    async def create_locally(place: LocalSessions) -> SessionShape:
+        return session_shape(await place.service.new_session(place.caller, agent, **options))
 
-    return show(asked(url, there, here, db=db, org=org, principal=principal, makes=True), as_json=as_json)
+    return show(
+        asked(url, create_on_server, create_locally, db=db, org=org, principal=principal, makes=True), as_json=as_json
+    )
 
 
 @guarded
@@ -210,13 +214,13 @@ def move_command(
 ) -> Exit:
     """Move a session to another version of its agent. Its files and its state stay."""
 
-    async def there(client: Client) -> SessionShape:
+    async def move_on_server(client: Client) -> SessionShape:
         return await client.sessions.move(id, to, version=expected)
 
-    async def here(place: LocalSessions) -> SessionShape:
+    async def move_locally(place: LocalSessions) -> SessionShape:
         return session_shape(await place.service.move_session(place.caller, id, to, expected=expected))
 
-    return show(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
+    return show(asked(url, move_on_server, move_locally, db=db, org=org, principal=principal), as_json=as_json)
 
 
 @guarded
@@ -225,10 +229,10 @@ def delete_command(
 ) -> Exit:
     """Delete a session with its files and its state. Its records stay."""
 
-    async def here(place: LocalSessions) -> None:
+    async def delete_locally(place: LocalSessions) -> None:
         await place.service.delete_session(place.caller, id)
 
-    asked(url, lambda client: client.sessions.delete(id), here, db=db, org=org, principal=principal)
+    asked(url, lambda client: client.sessions.delete(id), delete_locally, db=db, org=org, principal=principal)
     if as_json:
         print_json({"deleted": id})
     return Exit.DONE
@@ -246,10 +250,12 @@ def fork_command(
 ) -> Exit:
     """Start a session like this one, with its conversation up to the end of a turn; files and state are not copied."""
 
-    async def here(place: LocalSessions) -> SessionShape:
+    async def fork_locally(place: LocalSessions) -> SessionShape:
         return session_shape(await place.service.fork_session(place.caller, id, turn))
 
-    forked = asked(url, lambda client: client.sessions.fork(id, turn), here, db=db, org=org, principal=principal)
+    forked = asked(
+        url, lambda client: client.sessions.fork(id, turn), fork_locally, db=db, org=org, principal=principal
+    )
     return show(forked, as_json=as_json)
 
 
@@ -265,10 +271,12 @@ def rewind_command(
 ) -> Exit:
     """Take the conversation of a session back to before a turn. What the turns have done stays done."""
 
-    async def here(place: LocalSessions) -> int:
+    async def rewind_locally(place: LocalSessions) -> int:
         return await place.service.rewind_session(place.caller, id, turn)
 
-    removed = asked(url, lambda client: client.sessions.rewind(id, turn), here, db=db, org=org, principal=principal)
+    removed = asked(
+        url, lambda client: client.sessions.rewind(id, turn), rewind_locally, db=db, org=org, principal=principal
+    )
     if as_json:
         print_json({"removed": removed})
     else:
@@ -276,11 +284,11 @@ def rewind_command(
     return Exit.DONE
 
 
-def _object(option: str, given: str | None) -> dict[str, Any] | None:  # JSON
-    if given is None:
+def _object(option: str, text: str | None) -> dict[str, Any] | None:  # JSON
+    if text is None:
         return None
     try:
-        value = from_json(given.encode(errors="surrogateescape"), allow_inf_nan=False)
+        value = from_json(text.encode(errors="surrogateescape"), allow_inf_nan=False)
     except ValueError as error:
         raise DefinitionError(
             f"{option} is not JSON: {error}", hint=f"""quote it: {option} '{{"tenant": "acme"}}'"""
@@ -300,8 +308,8 @@ class LocalSessions:
 
 def asked(
     url: str | None,
-    there: Callable[[Client], Awaitable[T]],
-    here: Callable[[LocalSessions], Awaitable[T]],
+    on_server: Callable[[Client], Awaitable[T]],
+    locally: Callable[[LocalSessions], Awaitable[T]],
     *,
     db: str | None,
     org: str | None,
@@ -311,25 +319,25 @@ def asked(
     """Return the answer of a server, or else of a local database; with ``makes``, that may be created."""
     server = server_of(url, db=db, org=org, principal=principal)
     if server is not None:
-        return ask(server, there)
+        return ask(server, on_server)
     needs_extra("server", "starlette")
     settings = load_settings(db=db, principal=principal)
     if not makes:
         existing_db(settings.db)
-    return asyncio.run(_here(settings, org, here))
+    return asyncio.run(_here(settings, org, locally))
 
 
 async def _here(settings: Settings, org: str | None, work: Callable[[LocalSessions], Awaitable[T]]) -> T:
     from capset_server.auth.callers import Caller  # a cost only for local work
     from capset_server.service import Service
 
-    who = replace(settings.principal, org=org)
+    actor = replace(settings.principal, org=org)
     async with Kernel(store=settings.db, redis=settings.redis) as kernel:
         service = Service(kernel, Registry.installed(), env=settings.env)
-        with acting_here(who):
-            return await work(LocalSessions(service, Caller(who, frozenset({"capset:admin"}), None)))
+        with acting_here(actor):
+            return await work(LocalSessions(service, Caller(actor, frozenset({"capset:admin"}), None)))
 
 
-def parts(told: dict[str, Any]) -> list[tuple[str, Any]]:  # JSON
+def parts(members: dict[str, Any]) -> list[tuple[str, Any]]:  # JSON
     """Return the members of an object that are not null."""
-    return [(name, value) for name, value in told.items() if value is not None]
+    return [(name, value) for name, value in members.items() if value is not None]

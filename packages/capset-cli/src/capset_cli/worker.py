@@ -93,8 +93,8 @@ def worker_command(
         raise DefinitionError(
             "--principal, --grant and --attribute are for --insecure: otherwise the key of a run says who acts"
         )
-    queues = tuple(read_queue(one, concurrency) for one in queue or ("default",))
-    if len({one.name for one in queues}) < len(queues):
+    queues = tuple(read_queue(text, concurrency) for text in queue or ("default",))
+    if len({queue_limits.name for queue_limits in queues}) < len(queues):
         raise DefinitionError("--queue names a queue twice: name each once, with its limits")
     installed, upstream = Registry.installed(), Upstream(settings.db)
     configuration = None if config is None else load_configuration(config, installed, upstream)
@@ -142,7 +142,7 @@ async def _work(settings: Settings, working: _Working) -> None:
     registry = working.installed if configuration is None else configuration.within(working.installed)
     anyone = Caller(settings.principal, frozenset({"capset:admin"}), None) if working.insecure else None
     kernel = make_kernel(settings.db, configuration, working.allowance, signs=False, generator=working.runner)
-    names = [one.name for one in working.queues]
+    names = [queue.name for queue in working.queues]
     log = LogWriter(sys.stderr.buffer)
     async with upstream.opened(kernel, settings.db):
         sources = None
@@ -173,19 +173,19 @@ async def _work(settings: Settings, working: _Working) -> None:
     await asyncio.to_thread(log.drain)
 
 
-def read_queue(given: str, worker_concurrency: int) -> Queue:
+def read_queue(text: str, worker_concurrency: int) -> Queue:
     """Return the queue that an option names, with its limits. Raises ``DefinitionError``."""
     from capset_agents.dbos import Queue
 
-    found = _QUEUE.fullmatch(given)
-    if found is None:
+    match = _QUEUE.fullmatch(text)
+    if match is None:
         raise DefinitionError(
-            f"--queue must be NAME, NAME=RUNS or NAME=RUNS,RUNS/TIME, such as mail=4,10/1m; got {given!r:.80}"
+            f"--queue must be NAME, NAME=RUNS or NAME=RUNS,RUNS/TIME, such as mail=4,10/1m; got {text!r:.80}"
         )
-    most = None if found["most"] is None else int(found["most"])
+    maximum = None if match["most"] is None else int(match["most"])
     rate = None
-    if found["rate"] is not None:
-        limit = limit_of(found["rate"])
+    if match["rate"] is not None:
+        limit = limit_of(match["rate"])
         rate = (limit.requests, limit.window)
-    of_worker = worker_concurrency if most is None else min(worker_concurrency, most)
-    return Queue(found["name"], most, of_worker, rate)
+    of_worker = worker_concurrency if maximum is None else min(worker_concurrency, maximum)
+    return Queue(match["name"], maximum, of_worker, rate)

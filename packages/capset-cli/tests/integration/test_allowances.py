@@ -22,33 +22,33 @@ VARIABLES = {"CAPSET_LIMIT": "2/1m, 20/1h,", "CAPSET_SESSION_BUDGET": "calls=2",
 
 @pytest.mark.spec("G36")
 def test_the_nearer_source_wins_and_the_others_fill_in(tmp_path: Path) -> None:
-    def found(*options: Any, environ: dict[str, str]) -> Allowance | None:
-        given = (*options, None, None, None)[:3]
-        return load_allowance(*given, environ=environ, folder=tmp_path)
+    def load(*options: Any, environ: dict[str, str]) -> Allowance | None:
+        arguments = (*options, None, None, None)[:3]
+        return load_allowance(*arguments, environ=environ, folder=tmp_path)
 
-    assert found(environ={}) is None
+    assert load(environ={}) is None
     (tmp_path / "capset.toml").write_text(FILE, encoding="utf-8")
-    assert found(environ={}) == Allowance(limits="3/1m", session=Budget(3), run=Budget(cost=3))
+    assert load(environ={}) == Allowance(limits="3/1m", session=Budget(3), run=Budget(cost=3))
     environed = Allowance(limits=["2/1m", "20/1h"], session=Budget(2), run=Budget(cost=2))
-    assert found(environ=VARIABLES) == environed
-    flagged = found(["1/1m"], "calls=1,cost=1.5", environ=VARIABLES)
+    assert load(environ=VARIABLES) == environed
+    flagged = load(["1/1m"], "calls=1,cost=1.5", environ=VARIABLES)
     assert flagged == Allowance(limits="1/1m", session=Budget(1, 1.5), run=Budget(cost=2))
-    assert found(environ=dict.fromkeys(VARIABLES, "")) is None, "an empty variable wins over the file"
+    assert load(environ=dict.fromkeys(VARIABLES, "")) is None, "an empty variable wins over the file"
     assert given_allowance(None, None, None) is None
 
 
 @pytest.mark.spec("G36", "R24")
 def test_limits_on_usage_come_from_the_nearest_source(tmp_path: Path) -> None:
-    def found(*given: str, **environ: str) -> str:
-        return str(load_allowance(None, None, None, list(given), environ=environ, folder=tmp_path))
+    def load_usage(*limits: str, **environ: str) -> str:
+        return str(load_allowance(None, None, None, list(limits), environ=environ, folder=tmp_path))
 
-    assert found() == "None"
+    assert load_usage() == "None"
     (tmp_path / "capset.toml").write_text('[allowance]\nusage = ["cost=5/1d", {tokens = 9, per = "session"}]\n')
-    assert found() == "cost=5.0/1d; tokens=9 per session"
+    assert load_usage() == "cost=5.0/1d; tokens=9 per session"
     environ = {"CAPSET_USAGE_LIMIT": "tokens=7,cost=1/1d; steps=2/1h per org;"}
-    assert found(**environ) == "tokens=7,cost=1.0/1d; steps=2/1h per org"
-    assert found("steps=3/1m", "steps=9/1h", **environ) == "steps=3/1m; steps=9/1h"
-    assert found(CAPSET_USAGE_LIMIT="") == "None", "an empty variable wins over the file"
+    assert load_usage(**environ) == "tokens=7,cost=1.0/1d; steps=2/1h per org"
+    assert load_usage("steps=3/1m", "steps=9/1h", **environ) == "steps=3/1m; steps=9/1h"
+    assert load_usage(CAPSET_USAGE_LIMIT="") == "None", "an empty variable wins over the file"
 
 
 @pytest.mark.spec("G36", "R24")
@@ -64,7 +64,7 @@ def test_a_wrong_limit_on_usage_is_one_clear_sentence(run: Run, tmp_path: Path) 
 
 @pytest.mark.spec("G36", "G13")
 @pytest.mark.parametrize(
-    ("option", "value", "told"),
+    ("option", "value", "expected"),
     [
         ("--limit", "100/1w", "--limit: a window is a whole number and s, m, h or d, such as '1h'; got '1w'"),
         ("--limit", "100", "--limit: a limit is written as '100/1h'; got '100'"),
@@ -80,20 +80,20 @@ def test_a_wrong_limit_on_usage_is_one_clear_sentence(run: Run, tmp_path: Path) 
     ],
 )
 def test_what_is_none_is_one_clear_sentence_and_makes_nothing(
-    run: Run, tmp_path: Path, option: str, value: str, told: str
+    run: Run, tmp_path: Path, option: str, value: str, expected: str
 ) -> None:
     key = ("key", "create", "k", "--principal", "a")
     for line in (ADD, key, ("serve", "--port", "0"), ("mcp", "--agent", "a.yaml")):
         done = run(*line, option, value)
-        assert (done.code, told in done.said) == (2, True), (line, done.said)
+        assert (done.code, expected in done.said) == (2, True), (line, done.said)
     done = run("kernel", "--agent", "a.yaml", option.replace("--limit", "--rate-limit"), value)
-    assert (done.code, told.replace("--limit", "--rate-limit") in done.said) == (2, True), done.said
+    assert (done.code, expected.replace("--limit", "--rate-limit") in done.said) == (2, True), done.said
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.spec("G36")
 @pytest.mark.parametrize(
-    ("variable", "value", "told"),
+    ("variable", "value", "expected"),
     [
         ("CAPSET_LIMIT", "1/1w", "CAPSET_LIMIT: a window is"),
         ("CAPSET_SESSION_BUDGET", "calls", "CAPSET_SESSION_BUDGET must be calls=100"),
@@ -101,15 +101,15 @@ def test_what_is_none_is_one_clear_sentence_and_makes_nothing(
     ],
 )
 def test_a_variable_that_is_wrong_is_named(
-    run: Run, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, told: str
+    run: Run, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, expected: str
 ) -> None:
     monkeypatch.setenv(variable, value)
     done = run(*ADD)
-    assert (done.code, told in done.said) == (2, True), done.said
+    assert (done.code, expected in done.said) == (2, True), done.said
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("allowance = 5", "capset.toml: allowance must be a table, such as [allowance]; got 5"),
         ("[allowance]\nlimit = 5", "capset.toml: allowance: an allowance: unknown field 'limit'"),
@@ -117,11 +117,11 @@ def test_a_variable_that_is_wrong_is_named(
         ("[allowance]\nrun = {calls = -1}", "capset.toml: allowance: a budget's calls"),
     ],
 )
-def test_a_settings_file_that_is_wrong_is_named(tmp_path: Path, text: str, told: str) -> None:
+def test_a_settings_file_that_is_wrong_is_named(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "capset.toml").write_text(text, encoding="utf-8")
     with pytest.raises(DefinitionError) as error:
         load_allowance(None, None, None, environ={}, folder=tmp_path)
-    assert told in error.value.message
+    assert expected in error.value.message
 
 
 @pytest.mark.spec("G36", "G14")
@@ -136,13 +136,13 @@ def test_a_limit_holds_from_one_call_to_the_next(run: Run) -> None:
 @pytest.mark.spec("G36", "G15")
 def test_a_session_has_one_budget_in_all_its_openings(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     first = run(*ADD, "--session-budget", "calls=2", "--json").json
-    again = (*ADD, "--session", first["session"], "--json")
-    assert run(*again, "--session-budget", "calls=2").code == 0
-    spent = run(*again, "--session-budget", "calls=2")
+    call = (*ADD, "--session", first["session"], "--json")
+    assert run(*call, "--session-budget", "calls=2").code == 0
+    spent = run(*call, "--session-budget", "calls=2")
     assert (spent.code, spent.json["error"]["code"]) == (3, "budget_exceeded")
     monkeypatch.setenv("CAPSET_SESSION_BUDGET", "calls=1")
     assert run(*ADD).code == 0
-    assert run(*again).code == 3
+    assert run(*call).code == 3
 
 
 @pytest.mark.spec("G36")
@@ -173,14 +173,16 @@ governance: {allowance: {limits: [%s], session: {calls: 100}}}
 
 
 @pytest.mark.spec("G36", "G27")
-@pytest.mark.parametrize(("filed", "given"), [("1/1h", "2/1h"), ("2/1h", "1/1h")])
-def test_of_the_file_and_the_command_line_the_lower_holds(run: Run, tmp_path: Path, filed: str, given: str) -> None:
+@pytest.mark.parametrize(("filed", "flag_limit"), [("1/1h", "2/1h"), ("2/1h", "1/1h")])
+def test_of_the_file_and_the_command_line_the_lower_holds(
+    run: Run, tmp_path: Path, filed: str, flag_limit: str
+) -> None:
     folder(tmp_path, {"capset.yaml": SUMS % filed})
-    call = ("call", "add", "--config", "capset.yaml", "--args", '{"a": 1, "b": 2}', "--json", "--limit", given)
+    call = ("call", "add", "--config", "capset.yaml", "--args", '{"a": 1, "b": 2}', "--json", "--limit", flag_limit)
     assert run(*call).code == 0
     assert "takes 1/1h" in run(*call).json["error"]["message"]
-    shown = run("check", "capset.yaml", "--json").json
-    assert shown["allowance"] == {"limits": [filed], "session": {"calls": 100}}
+    report = run("check", "capset.yaml", "--json").json
+    assert report["allowance"] == {"limits": [filed], "session": {"calls": 100}}
     assert f"within {filed}; session calls=100" in run("check", "capset.yaml").said
 
 
@@ -190,9 +192,9 @@ def test_the_kernel_command_has_both_limits(foundry: Command) -> None:
     """``--limit`` says there how many calls run at once."""
     lines = "\n".join(message("echo", {"text": "x"}, f"{number}", kind="query") for number in range(3))
     served = ("kernel", "--agent", "founder", "--limit", "1", "--rate-limit", "2/1h")
-    said = [json.loads(line) for line in foundry(*served, stdin=lines).out.splitlines()]
-    assert [one["kind"] for one in said] == ["reply", "reply", "error"]
-    assert said[-1]["data"]["code"] == "limit_exceeded"
+    answers = [json.loads(line) for line in foundry(*served, stdin=lines).out.splitlines()]
+    assert [answer["kind"] for answer in answers] == ["reply", "reply", "error"]
+    assert answers[-1]["data"]["code"] == "limit_exceeded"
 
 
 @pytest.mark.nightly
@@ -202,8 +204,8 @@ async def test_an_mcp_server_holds_its_client_to_them(capset: Command) -> None:
         "name: adder\ncapabilities: [test_math]\nallowance: {session: {calls: 2}}\n", encoding="utf-8"
     )
     for options, calls in (((), 2), (("--limit", "1/1h", "--principal", "eve"), 1)):
-        async with client(capset, "--agent", "agent.yaml", *options) as here:
-            failed = [(await here.call_tool("add", {"a": 1, "b": 2})).is_error for _ in range(3)]
+        async with client(capset, "--agent", "agent.yaml", *options) as mcp_client:
+            failed = [(await mcp_client.call_tool("add", {"a": 1, "b": 2})).is_error for _ in range(3)]
         assert failed == [False] * calls + [True] * (3 - calls)
 
 
@@ -212,17 +214,17 @@ def test_a_key_is_made_with_an_allowance_and_lists_it(run: Run, tmp_path: Path) 
     (tmp_path / "capset.toml").write_text(FILE, encoding="utf-8")
     options = ("--limit", "5/1m", "--limit", "50/1d", "--session-budget", "calls=9,cost=0.5", "--run-budget", "cost=2")
     options += ("--usage-limit", "tokens=1000,cost=2/1d per org")
-    made = run("key", "create", "k", "--principal", "ada", *options, "--json").json
+    created = run("key", "create", "k", "--principal", "ada", *options, "--json").json
     expected = {
         "limits": ["5/1m", "50/1d"],
         "session": {"calls": 9, "cost": 0.5},
         "run": {"cost": 2.0},
         "usage": [{"tokens": 1000, "cost": 2.0, "window": "1d", "per": "org"}],
     }
-    assert made["allowance"] == expected
+    assert created["allowance"] == expected
     assert "allowance" not in run("key", "create", "plain", "--principal", "bob", "--json").json, "none from the file"
     plain, limited = run("key", "list", "--json").json["items"]
     assert (limited["allowance"], "allowance" in plain) == (expected, False)
-    told = " ".join(run("key", "list").out.split())
-    assert "5/1m; 50/1d;" in told
-    assert "tokens=1000,cost=2/1d per org" in told
+    listing = " ".join(run("key", "list").out.split())
+    assert "5/1m; 50/1d;" in listing
+    assert "tokens=1000,cost=2/1d per org" in listing

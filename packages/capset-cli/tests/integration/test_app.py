@@ -22,7 +22,7 @@ main()
 FEW = {
     "capset",
     "capset_cli",
-    *(f"capset_cli.{one}" for one in ("app", "common", "common.process", "common.texts")),
+    *(f"capset_cli.{module}" for module in ("app", "common", "common.process", "common.texts")),
     *("capset.definitions", "capset.definitions.environments"),
 }
 """What is loaded before any command."""
@@ -42,11 +42,11 @@ def loaded(folder: Path, *arguments: str, **environ: str) -> tuple[str, set[str]
 
 @pytest.mark.realtime
 def test_the_version_is_told_without_loading_what_commands_need(tmp_path: Path) -> None:
-    said, modules = loaded(tmp_path, "--version")
-    assert said.startswith("capset ")
+    output, modules = loaded(tmp_path, "--version")
+    assert output.startswith("capset ")
     assert "typer" in modules
     assert not {"pydantic", "pydantic_core", "rich", "asyncio", "yaml"} & modules
-    assert {one for one in modules if one.startswith("capset")} == FEW
+    assert {module for module in modules if module.startswith("capset")} == FEW
 
 
 @pytest.mark.realtime
@@ -58,23 +58,23 @@ def test_a_command_loads_no_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["", "call", "audit", "mcp", "gateway", "mcp serve", "key create"])
 def test_h_is_help(command: str, run: Run) -> None:
-    shown = run(*command.split(), "--help")
-    assert "Usage: " in shown.out
-    assert run(*command.split(), "-h") == shown
+    help_page = run(*command.split(), "--help")
+    assert "Usage: " in help_page.out
+    assert run(*command.split(), "-h") == help_page
 
 
 def completed(folder: Path, words: str) -> tuple[list[str], set[str]]:
     """Return what is offered for the last of some words."""
     place = str(len(words.split(" ")) - 1)
-    said, modules = loaded(folder, _CAPSET_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=place)
-    return said.split(), modules
+    output, modules = loaded(folder, _CAPSET_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=place)
+    return output.split(), modules
 
 
 @pytest.mark.realtime
 def test_a_shell_completes_names_and_options(tmp_path: Path) -> None:
-    found, modules = completed(tmp_path, "capset ")
-    assert found == [*COMMANDS, *GROUPS]
-    assert {one for one in modules if one.startswith("capset")} == FEW, "as fast as somebody types"
+    words, modules = completed(tmp_path, "capset ")
+    assert words == [*COMMANDS, *GROUPS]
+    assert {module for module in modules if module.startswith("capset")} == FEW, "as fast as somebody types"
     assert completed(tmp_path, "capset a")[0] == ["agents", "audit", "approvals"]
     assert completed(tmp_path, "capset audit ch")[0] == ["checkpoint", "checkpoints"]
     assert completed(tmp_path, "capset call --pri")[0] == ["--principal"]

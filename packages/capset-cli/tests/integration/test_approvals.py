@@ -57,12 +57,12 @@ def test_a_call_is_asked_for_approved_and_made_again(shop: Run) -> None:
     call = asked(shop)
     assert (call["success"], call["refused"], call["error"]["code"]) == (False, True, "approval_required")
     assert call["error"]["approval"] == call["approval"]
-    (listed,) = shop("approvals", "list", "--json").json["items"]
-    assert (listed["id"], listed["status"], listed["call"]) == (call["approval"], "pending", call["record"])
-    assert listed["arguments"] == {"to": "bob", "amount": 5}
-    assert shop("approvals", "show", call["approval"], "--json").json == listed
-    own = shop("approvals", "approve", call["approval"], "--json")
-    assert (own.code, own.json["error"]["code"]) == (3, "permission_denied")
+    (request,) = shop("approvals", "list", "--json").json["items"]
+    assert (request["id"], request["status"], request["call"]) == (call["approval"], "pending", call["record"])
+    assert request["arguments"] == {"to": "bob", "amount": 5}
+    assert shop("approvals", "show", call["approval"], "--json").json == request
+    self_approval = shop("approvals", "approve", call["approval"], "--json")
+    assert (self_approval.code, self_approval.json["error"]["code"]) == (3, "permission_denied")
     assert again(shop, call).code == 3
     done = shop("approvals", "approve", call["approval"], *BOSS, "--note", "only this once", "--json")
     assert (done.code, done.json["status"], done.json["decided_by"]) == (0, "approved", "user:boss")
@@ -95,15 +95,15 @@ def test_people_read_what_is_asked_and_what_to_do(shop: Run) -> None:
     done = shop(*PAY, "--defer", "--db", "my till.db")
     assert done.code == 3
     assert "this needs an approval first: every call of 'pay' has to be approved" in done.said
-    listed = shop("approvals", "list", "--db", "my till.db")
-    (found,) = [line for line in listed.out.splitlines() if "pending" in line]
-    id = found.split()[0]  # noqa: A001
+    listing = shop("approvals", "list", "--db", "my till.db")
+    (row,) = [line for line in listing.out.splitlines() if "pending" in line]
+    id = row.split()[0]  # noqa: A001
     assert f"capset approvals approve {id} --principal WHO --db 'my till.db'; then the same call with" in done.said
     assert "--approval" not in done.said, "the same call in the same session uses it"
-    assert '{"amount": 5, "to": "bob"}' in found
-    shown = shop("approvals", "show", id, "--db", "my till.db").out
-    assert "principal     user:local\n" in shown
-    assert 'arguments     {"amount": 5, "to": "bob"}\n' in shown
+    assert '{"amount": 5, "to": "bob"}' in row
+    details = shop("approvals", "show", id, "--db", "my till.db").out
+    assert "principal     user:local\n" in details
+    assert 'arguments     {"amount": 5, "to": "bob"}\n' in details
 
 
 @pytest.mark.realtime
@@ -114,12 +114,12 @@ def test_a_call_waits_and_says_how_it_is_approved(shop: Run, packages: Path, tmp
     command = Command(tmp_path, clean_environment(tmp_path, PYTHONPATH=path))
     with command.start(*PAY, *(["--json"] if as_json else [])) as process:
         assert process.stderr is not None
-        told = ""
-        while "capset approvals approve" not in told:
+        hint = ""
+        while "capset approvals approve" not in hint:
             line = process.stderr.readline()
-            assert line, told
-            told = line.strip()
-        words = shlex.split(told)
+            assert line, hint
+            hint = line.strip()
+        words = shlex.split(hint)
         assert words[:3] == ["capset", "approvals", "approve"]
         done = shop(*(word if word != "WHO" else "boss" for word in words[1:]))
         assert done.code == 0, done.err
@@ -136,14 +136,14 @@ def test_a_call_that_is_interrupted_while_it_waits_says_how_it_goes_on(
     command = Command(tmp_path, clean_environment(tmp_path, PYTHONPATH=os.pathsep.join([str(packages), SOURCE])))
     with command.start(*PAY) as process:
         assert process.stderr is not None
-        while "capset approvals approve" not in (told := process.stderr.readline()):
-            assert told
-        asked_for = shlex.split(told.strip())[3]
+        while "capset approvals approve" not in (hint := process.stderr.readline()):
+            assert hint
+        asked_for = shlex.split(hint.strip())[3]
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
     session = shop("approvals", "show", asked_for, "--json").json["session"]
-    assert " ".join(said.split()) == (
+    assert " ".join(stderr.split()) == (
         f"the request {asked_for} stays open unless it was decided; once it is approved, the same call with "
         f"--session {session} is made"
     )
@@ -190,21 +190,24 @@ def test_the_requests_of_a_server(
             monkeypatch.setenv("CAPSET_KEY", key)
             return shop(*words, "--url", server.url)
 
-        here = asyncio.run(session())
-        call = at(ada, "call", "pay", "--args", '{"to": "bob"}', "--session", here, "--defer", "--json").json
-        (listed,) = at(boss, "approvals", "list", "--json").json["items"]
-        assert (listed["id"], listed["principal"]) == (call["approval"], "user:ada")
+        session_id = asyncio.run(session())
+        call = at(ada, "call", "pay", "--args", '{"to": "bob"}', "--session", session_id, "--defer", "--json").json
+        (pending,) = at(boss, "approvals", "list", "--json").json["items"]
+        assert (pending["id"], pending["principal"]) == (call["approval"], "user:ada")
         assert at(ada, "approvals", "approve", call["approval"]).code == 3
         assert at(boss, "approvals", "approve", call["approval"], "--principal", "eve").code == 2
         assert at(boss, "approvals", "approve", call["approval"], "--note", "fine", "--json").json["note"] == "fine"
-        words = ("call", "pay", "--args", '{"to": "bob"}', "--session", here, "--approval", call["approval"])
+        words = ("call", "pay", "--args", '{"to": "bob"}', "--session", session_id, "--approval", call["approval"])
         assert at(ada, *words).out == "bob has 5\n"
         assert at(ada, *words).code == 3
-        other = at(ada, "call", "pay", "--args", '{"to": "eve"}', "--session", here, "--defer", "--json").json
+        other = at(ada, "call", "pay", "--args", '{"to": "eve"}', "--session", session_id, "--defer", "--json").json
         assert at(boss, "approvals", "reject", other["approval"], "--json").json["status"] == "rejected"
         assert at(boss, "approvals", "show", other["approval"], "--json").json["tool"] == "pay"
-        there = server.capset("approvals", "list", "--org", "acme", "--json").json["items"]
-        assert {one["id"]: one["status"] for one in there} == {call["approval"]: "used", other["approval"]: "rejected"}
+        requests = server.capset("approvals", "list", "--org", "acme", "--json").json["items"]
+        assert {request["id"]: request["status"] for request in requests} == {
+            call["approval"]: "used",
+            other["approval"]: "rejected",
+        }
         assert server.capset("approvals", "list", "--json").json["items"] == [], "of no organisation there are none"
     assert list(Path().glob("*.db")) == [], "nothing is made where the server is not"
 
@@ -212,10 +215,10 @@ def test_the_requests_of_a_server(
 @pytest.mark.spec("G51", "T49")
 def test_what_is_masked_is_shown_on_request_and_that_is_on_record(shop: Run) -> None:
     call = shop("call", "till.pay", "--args", '{"to": "https://ok/?token=abc"}', "--defer", "--json").json
-    seen = shop("approvals", "show", call["approval"], "--json").json
-    assert (seen["masked"], seen["arguments"]["to"]) == (True, "https://ok/?token=[redacted]")
+    masked = shop("approvals", "show", call["approval"], "--json").json
+    assert (masked["masked"], masked["arguments"]["to"]) == (True, "https://ok/?token=[redacted]")
     assert "--unmasked shows it" in shop("approvals", "show", call["approval"]).said
-    shown = shop("approvals", "show", call["approval"], "--unmasked", *BOSS, "--json").json
-    assert (shown["masked"], shown["arguments"]["to"]) == (False, "https://ok/?token=abc")
+    unmasked = shop("approvals", "show", call["approval"], "--unmasked", *BOSS, "--json").json
+    assert (unmasked["masked"], unmasked["arguments"]["to"]) == (False, "https://ok/?token=abc")
     (act,) = shop("audit", "query", "--act", "approval.show", "--json").json["items"]
     assert (act["principal"], act["approval"]) == ("boss", call["approval"])

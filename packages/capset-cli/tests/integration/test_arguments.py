@@ -15,7 +15,7 @@ ADD = ("call", "test_math.add", "--json", "--args")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "--args is not JSON"),
         ("{", "--args is not JSON"),
@@ -33,17 +33,17 @@ ADD = ("call", "test_math.add", "--json", "--args")
         ("[" * 100_000, "recursion limit exceeded"),
     ],
 )
-def test_what_is_no_json_object_is_bad_input_and_no_attempt(text: str, told: str, run: Run) -> None:
+def test_what_is_no_json_object_is_bad_input_and_no_attempt(text: str, message: str, run: Run) -> None:
     done = run(*ADD, text)
     assert done.code == 2
-    assert told in done.json["error"]["message"]
+    assert message in done.json["error"]["message"]
     assert done.json["error"]["status"] == 422
     assert not Path("capset.db").exists(), "nothing was tried, so there is nothing to keep"
 
 
 @pytest.mark.spec("G11", "G12")
 @pytest.mark.parametrize(
-    ("given", "fields"),
+    ("arguments", "fields"),
     [
         ({}, {"a": "required, but missing", "b": "required, but missing"}),
         ({"a": True, "b": "5"}, {"a": "Input should be a finite number", "b": "Input should be a finite number"}),
@@ -51,9 +51,9 @@ def test_what_is_no_json_object_is_bad_input_and_no_attempt(text: str, told: str
     ],
 )
 def test_arguments_that_do_not_fit_are_refused_with_every_field(
-    given: dict[str, object], fields: dict[str, str], run: Run
+    arguments: dict[str, object], fields: dict[str, str], run: Run
 ) -> None:
-    done = run(*ADD, json.dumps(given))
+    done = run(*ADD, json.dumps(arguments))
     assert done.code == 3
     assert (done.json["error"]["code"], done.json["error"]["status"]) == ("invalid_arguments", 422)
     assert {field["path"]: field["expected"] for field in done.json["error"]["fields"]} == fields
@@ -72,7 +72,7 @@ def test_a_file_and_stdin_give_arguments_too(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "told"),
+    ("source", "message"),
     [
         ("@missing.json", "'missing.json' cannot be read: No such file or directory"),
         ("@folder", "'folder' cannot be read: Is a directory"),
@@ -81,12 +81,12 @@ def test_a_file_and_stdin_give_arguments_too(run: Run, tmp_path: Path) -> None:
         ("-", "--args is not JSON"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_bad_input(source: str, told: str, run: Run, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_used_is_bad_input(source: str, message: str, run: Run, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "latin1.json").write_bytes('{"a": "é"}'.encode("latin-1"))
     done = run(*ADD, source, stdin="")
     assert done.code == 2
-    assert told in done.json["error"]["message"]
+    assert message in done.json["error"]["message"]
 
 
 def test_arguments_without_end_are_refused_before_they_are_parsed(run: Run, tmp_path: Path) -> None:

@@ -60,31 +60,31 @@ GIVEN = {
     "code=0123": "0123",
     "api_key=hush": "[redacted]",
 }
-MEANT = {given.partition("=")[0]: value for given, value in GIVEN.items()}
+MEANT = {assignment.partition("=")[0]: value for assignment, value in GIVEN.items()}
 
 
-def options(given: Iterable[str]) -> tuple[str, ...]:
-    return tuple(word for one in given for word in ("--attribute", one))
+def options(assignments: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word for assignment in assignments for word in ("--attribute", assignment))
 
 
 def test_a_key_has_the_attributes_that_it_is_given_and_shows_no_secret(run: Run) -> None:
-    made = run("key", "create", "laptop", "--principal", "ada", *options(GIVEN), "--json")
-    assert made.json["attributes"] == MEANT
-    (listed,) = run("key", "list", "--json").json["items"]
-    assert listed["attributes"] == MEANT
-    assert [type(value) for value in listed["attributes"].values()] == [
-        type(MEANT[name]) for name in listed["attributes"]
+    created = run("key", "create", "laptop", "--principal", "ada", *options(GIVEN), "--json")
+    assert created.json["attributes"] == MEANT
+    (entry,) = run("key", "list", "--json").json["items"]
+    assert entry["attributes"] == MEANT
+    assert [type(value) for value in entry["attributes"].values()] == [
+        type(MEANT[name]) for name in entry["attributes"]
     ]
-    shown = "".join(run("key", "list").out.split())
+    listing = "".join(run("key", "list").out.split())
     for part in ("ATTRIBUTES", "tier=pro", "level=3", "beta=true", "manager=null", "api_key=[redacted]"):
-        assert part in shown, shown
-    assert "hush" not in f"{made.out}{shown}"
+        assert part in listing, listing
+    assert "hush" not in f"{created.out}{listing}"
     bare = run("key", "create", "bare", "--principal", "ada", "--json").json
     assert bare["attributes"] == {}
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("assignments", "expected"),
     [
         (("tier=pro", "tier=free"), "--attribute tier is given twice"),
         (("tier",), "--attribute must be KEY=VALUE, such as tier=pro; got 'tier'"),
@@ -100,13 +100,15 @@ def test_a_key_has_the_attributes_that_it_is_given_and_shows_no_secret(run: Run)
         (tuple(f"a{number}={'x' * 900}" for number in range(5)), "bytes as JSON, and may have 4,096"),
     ],
 )
-def test_what_no_principal_can_have_makes_no_key(run: Run, tmp_path: Path, given: tuple[str, ...], told: str) -> None:
-    done = run("key", "create", "laptop", "--principal", "ada", *options(given))
+def test_what_no_principal_can_have_makes_no_key(
+    run: Run, tmp_path: Path, assignments: tuple[str, ...], expected: str
+) -> None:
+    done = run("key", "create", "laptop", "--principal", "ada", *options(assignments))
     assert done.code == 2
-    assert told in done.said
+    assert expected in done.said
     assert done.err.strip().count("error:") == 1
     for line in (("call", "noop.noop"), ("compose", "none.yaml"), ("kernel", "--agent", "x"), ("serve", "--insecure")):
-        assert run(*line, *options(given)).code == 2
+        assert run(*line, *options(assignments)).code == 2
     assert list(tmp_path.iterdir()) == []
 
 
@@ -122,13 +124,13 @@ def test_the_nearer_source_is_taken_whole(tmp_path: Path) -> None:
     (tmp_path / "capset.toml").write_text('[attributes]\ntier = "free"\nlevel = 3\n')
     environ = {"CAPSET_ATTRIBUTES": '{"tier": "team", "beta": true}'}
 
-    def found(attribute: list[str] | None, **variables: str) -> dict[str, Any]:
+    def load_attributes(attribute: list[str] | None, **variables: str) -> dict[str, Any]:
         return dict(load_settings(attribute=attribute, environ=variables, folder=tmp_path).principal.attributes)
 
-    assert found(None) == {"tier": "free", "level": 3}
-    assert found(None, **environ) == {"tier": "team", "beta": True}
-    assert found(["tier=pro"], **environ) == {"tier": "pro"}
-    assert found(None, CAPSET_ATTRIBUTES="{}") == found(None, CAPSET_ATTRIBUTES="") == {}
+    assert load_attributes(None) == {"tier": "free", "level": 3}
+    assert load_attributes(None, **environ) == {"tier": "team", "beta": True}
+    assert load_attributes(["tier=pro"], **environ) == {"tier": "pro"}
+    assert load_attributes(None, CAPSET_ATTRIBUTES="{}") == load_attributes(None, CAPSET_ATTRIBUTES="") == {}
 
 
 @pytest.mark.parametrize(
@@ -153,12 +155,12 @@ def test_a_call_here_goes_by_them(shop: Command) -> None:
     assert shop(*CALL, *PRO).json["data"] == "exported"
     assert shop(*CALL, "--attribute", 'tier="pro"').json["data"] == "exported"
     assert shop(*CALL, "--attribute", "tier=free").code == 3
-    told = Command(shop.folder, {**shop.environ, "CAPSET_ATTRIBUTES": '{"tier": "pro"}'})
-    assert told(*CALL).json["data"] == "exported"
-    assert told(*CALL, "--attribute", "level=3").code == 3, "which takes the place of all"
+    pro_shop = Command(shop.folder, {**shop.environ, "CAPSET_ATTRIBUTES": '{"tier": "pro"}'})
+    assert pro_shop(*CALL).json["data"] == "exported"
+    assert pro_shop(*CALL, "--attribute", "level=3").code == 3, "which takes the place of all"
     (shop.folder / "capset.toml").write_text('[attributes]\ntier = "pro"\n')
     assert shop(*CALL).json["data"] == "exported"
-    digests = [one["attributes_digest"] for one in shop("audit", "query", "--json").json["items"]]
+    digests = [record["attributes_digest"] for record in shop("audit", "query", "--json").json["items"]]
     assert len(set(digests)) == 4, "none, pro, free, and a level"
     assert digests.count(None) == 1
     assert b"free" not in (shop.folder / "capset.db").read_bytes()
@@ -195,11 +197,11 @@ def test_so_does_mcp_over_standard_streams(shop: Command) -> None:
 
 @pytest.mark.spec("F33", "F34")
 def test_a_replay_is_of_the_attributes_of_then_unless_they_are_given(shop: Command) -> None:
-    kept = ("--attribute", "tier=pro", "--attribute", "api_key=hush", "--principal", "ada")
-    assert shop("fingerprint", "clerk", *kept, "--envelope", "secret.json").code == 0
+    attribute_options = ("--attribute", "tier=pro", "--attribute", "api_key=hush", "--principal", "ada")
+    assert shop("fingerprint", "clerk", *attribute_options, "--envelope", "secret.json").code == 0
     assert "hush" not in (shop.folder / "secret.json").read_text()
-    found = shop("replay", "secret.json", "--json").json
-    assert found["notes"] == ["what is not kept of the principal is left out: attributes.api_key"]
+    replay = shop("replay", "secret.json", "--json").json
+    assert replay["notes"] == ["what is not kept of the principal is left out: attributes.api_key"]
     assert shop("fingerprint", "clerk", *PRO, "--principal", "ada", "--envelope", "then.json").code == 0
     same = shop("replay", "then.json", "--exit-code", "--json")
     assert (same.code, same.json["attributes"], same.json["differs"]) == (0, {"tier": "pro"}, False)
@@ -221,14 +223,14 @@ def test_a_replay_is_of_the_attributes_of_then_unless_they_are_given(shop: Comma
 def test_a_server_goes_by_the_keys_or_without_keys_by_its_own(shop: Command) -> None:
     scopes = ("--scope", "call")
     keys = [key_for(shop, *scopes, *PRO), key_for(shop, *scopes, "--attribute", "tier=free")]
-    with serving(shop) as here:
-        for given, status in zip(keys, (200, 403), strict=True):
-            with here.client(given) as client:
+    with serving(shop) as server:
+        for api_key, status in zip(keys, (200, 403), strict=True):
+            with server.client(api_key) as client:
                 path = f"/v1/sessions/{session_of(client, 'clerk')}/calls"
                 assert client.post(path, json={"tool": "export"}).status_code == status
-        here.end()
+        server.end()
     for more, status in ((PRO, 200), ((), 403)):
-        with serving(shop, "--insecure", *more) as here, here.client() as client:
+        with serving(shop, "--insecure", *more) as server, server.client() as client:
             path = f"/v1/sessions/{session_of(client, 'clerk')}/calls"
             assert client.post(path, json={"tool": "export"}).status_code == status
 
@@ -246,28 +248,28 @@ def test_attributes_for_nobody_are_refused(run: Run) -> None:
 def test_tokens_bring_what_is_declared(shop: Command, by: str) -> None:
     jwks = shop.folder / "issuer.json"
     jwks.write_bytes(key_set(key("one")))
-    known = ("--jwt-issuer", ISSUER, "--jwt-audience", AUDIENCE, "--jwt-jwks", str(jwks))
+    jwt_options = ("--jwt-issuer", ISSUER, "--jwt-audience", AUDIENCE, "--jwt-jwks", str(jwks))
     if by == "options":
-        known += ("--jwt-attribute", "tier=plan.tier", "--jwt-attribute", "level=level")
+        jwt_options += ("--jwt-attribute", "tier=plan.tier", "--jwt-attribute", "level=level")
     else:
         shop = Command(shop.folder, {**shop.environ, "CAPSET_JWT_ATTRIBUTES": "tier=plan.tier level=level"})
-    with serving(shop, *known) as here:
-        said: list[tuple[dict[str, Any], int]] = [
+    with serving(shop, *jwt_options) as server:
+        cases: list[tuple[dict[str, Any], int]] = [
             ({"plan": {"tier": "pro"}, "level": 3}, 200),
             ({"plan": {"tier": "free"}, "tier": "pro"}, 403),
             ({}, 403),
         ]
-        for claims, status in said:
-            with here.client(token(**claims)) as client:
+        for claims, status in cases:
+            with server.client(token(**claims)) as client:
                 path = f"/v1/sessions/{session_of(client, 'clerk')}/calls"
                 assert client.post(path, json={"tool": "export"}).status_code == status
-        with here.client(token(plan={"tier": "pro"}, level=[3])) as client:
+        with server.client(token(plan={"tier": "pro"}, level=[3])) as client:
             assert client.get("/v1/sessions").status_code == 401
-        assert "a token was refused: its claims do not fit: attributes: level must be text" in here.end()
+        assert "a token was refused: its claims do not fit: attributes: level must be text" in server.end()
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("assignments", "expected"),
     [
         (("tier",), "--jwt-attribute must be NAME=CLAIM, such as tier=plan.tier; got 'tier'"),
         (("tier=",), "the attribute 'tier' needs the name of a claim"),
@@ -275,11 +277,13 @@ def test_tokens_bring_what_is_declared(shop: Command, by: str) -> None:
         (("tier=a", "tier=b"), "--jwt-attribute tier is given twice"),
     ],
 )
-def test_a_declaration_that_is_none_is_refused(run: Run, tmp_path: Path, given: tuple[str, ...], told: str) -> None:
-    words = [word for one in given for word in ("--jwt-attribute", one)]
-    known = ("--jwt-issuer", ISSUER, "--jwt-audience", "a", "--jwt-jwks", "x")
-    done = run("serve", "--port", "0", *known, *words)
-    assert (done.code, told in done.said) == (2, True), done.said
+def test_a_declaration_that_is_none_is_refused(
+    run: Run, tmp_path: Path, assignments: tuple[str, ...], expected: str
+) -> None:
+    words = [word for assignment in assignments for word in ("--jwt-attribute", assignment)]
+    jwt_options = ("--jwt-issuer", ISSUER, "--jwt-audience", "a", "--jwt-jwks", "x")
+    done = run("serve", "--port", "0", *jwt_options, *words)
+    assert (done.code, expected in done.said) == (2, True), done.said
     done = run("serve", "--port", "0", "--jwt-attribute", "tier=tier")
     assert (done.code, "missing: --jwt-issuer" in done.said) == (2, True)
     assert not (tmp_path / "capset.db").exists()

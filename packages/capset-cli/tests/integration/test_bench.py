@@ -21,12 +21,12 @@ def test_it_says_what_a_call_costs_and_where(run: Run) -> None:
     for part in ("bare: validation and the handler", "governed", *PHASES, "on record"):
         assert any(part in line for line in named), (part, done.out)
     assert "best of 5 rounds of 20 calls" in done.said
-    found = run("bench", *ADD[1:], "--calls", "20", "--json").json
-    assert (found["tool"], found["effect"], found["calls"]) == ("add", "read", 20)
-    assert list(found["phases_us"]) == list(PHASES)
-    assert 0 < found["bare_us"] < found["governed_us"]
-    assert found["phases_us"]["run"] > 0
-    assert found["recorded_cpu_us"] > found["bare_us"]
+    report = run("bench", *ADD[1:], "--calls", "20", "--json").json
+    assert (report["tool"], report["effect"], report["calls"]) == ("add", "read", 20)
+    assert list(report["phases_us"]) == list(PHASES)
+    assert 0 < report["bare_us"] < report["governed_us"]
+    assert report["phases_us"]["run"] > 0
+    assert report["recorded_cpu_us"] > report["bare_us"]
 
 
 def test_the_records_go_to_a_file_that_is_removed_or_to_the_one_that_is_named(run: Run, tmp_path: Path) -> None:
@@ -41,13 +41,13 @@ def test_the_records_go_to_a_file_that_is_removed_or_to_the_one_that_is_named(ru
 def test_a_tool_that_changes_something_is_called_only_if_it_may_be(run: Run) -> None:
     refused = run("bench", *WRITE)
     assert (refused.code, refused.out, "--effects" in refused.said) == (2, "", True)
-    found = run("bench", *WRITE, "--effects", "--calls", "2", "--json").json
-    assert (found["bare_us"], found["effect"]) == (None, "write")
-    assert found["phases_us"]["admit"] > 0
+    report = run("bench", *WRITE, "--effects", "--calls", "2", "--json").json
+    assert (report["bare_us"], report["effect"]) == (None, "write")
+    assert report["phases_us"]["admit"] > 0
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "message"),
     [
         (("test_math.divide", "--args", '{"a": 1, "b": 0}'), "zero"),
         (("test_math.add", "--args", '{"a": 1}'), "b"),
@@ -55,10 +55,10 @@ def test_a_tool_that_changes_something_is_called_only_if_it_may_be(run: Run) -> 
         (("session_file_system.list_directory",), "lacks the permission"),
     ],
 )
-def test_the_first_call_that_does_not_succeed_ends_it(run: Run, args: tuple[str, ...], told: str) -> None:
+def test_the_first_call_that_does_not_succeed_ends_it(run: Run, args: tuple[str, ...], message: str) -> None:
     done = run("bench", *args, "--calls", "5")
     assert done.code != 0
-    assert (done.out, told in done.said) == ("", True)
+    assert (done.out, message in done.said) == ("", True)
 
 
 @pytest.mark.realtime

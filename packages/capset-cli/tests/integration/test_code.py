@@ -63,7 +63,7 @@ def box(tmp_path: Path) -> Command:
 def test_same_definition_other_code(box: Command, upgrade: Install) -> None:
     first = upgrade("1.0", HONEST)
     then = json.loads(box("fingerprint", "adder", "--envelope", "then.json", "--json").out)
-    assert [(one["name"], one["code_hash"]) for one in then["tools"]] == [("add", first)]
+    assert [(tool["name"], tool["code_hash"]) for tool in then["tools"]] == [("add", first)]
     assert then["code"] == [
         {"hash": first, "kind": "distribution", "name": "tinybox", "version": "1.0", "tools": ["add"]}
     ]
@@ -89,28 +89,28 @@ def test_same_definition_other_code(box: Command, upgrade: Install) -> None:
         "    same definition, other code: add",
         "      only the hashes are known here, not what they cover",
     ]
-    found = box("diff", "then.json", "now.json", "--json").json
-    assert (found["differs"], found["tools"]["changed"], found["tools"]["stayed"]) == (True, [], 1)
-    assert found["code"] == [{"before": first, "after": second, "tools": ["add"], "changed": []}]
+    diff = box("diff", "then.json", "now.json", "--json").json
+    assert (diff["differs"], diff["tools"]["changed"], diff["tools"]["stayed"]) == (True, [], 1)
+    assert diff["code"] == [{"before": first, "after": second, "tools": ["add"], "changed": []}]
     assert box("diff", "now.json", "now.json", "--exit-code").code == 0
     replayed = json.loads(box("replay", "then.json", "--exit-code", "--json").out)
     assert (replayed["differs"], replayed["hydrate"]["accepts"]) == (True, True)
 
     items = box("audit", "query", "--json").json["items"]
-    assert [one["code_hash"] for one in items] == [second, first]
-    assert len({one["tool_hash"] for one in items}) == 1
+    assert [record["code_hash"] for record in items] == [second, first]
+    assert len({record["tool_hash"] for record in items}) == 1
     assert box("audit", "verify").code == 0
 
 
 def test_what_the_hash_covers_is_printed(box: Command, upgrade: Install) -> None:
-    shown = upgrade("1.0", HONEST)
-    printed = box("fingerprint", "adder", "--payload", shown[:12]).out
-    assert hashlib.sha256(printed.encode()).hexdigest() == shown
+    code_hash = upgrade("1.0", HONEST)
+    printed = box("fingerprint", "adder", "--payload", code_hash[:12]).out
+    assert hashlib.sha256(printed.encode()).hexdigest() == code_hash
     folder = box.folder / "packages"
-    for one in json.loads(printed)["files"]:
-        assert hashlib.sha256((folder / one["path"]).read_bytes()).hexdigest() == one["digest"]
+    for file in json.loads(printed)["files"]:
+        assert hashlib.sha256((folder / file["path"]).read_bytes()).hexdigest() == file["digest"]
     tree = box("fingerprint", "adder").out.splitlines()
-    assert any(line.endswith(f"  {shown}") and "code tinybox 1.0" in line for line in tree)
+    assert any(line.endswith(f"  {code_hash}") and "code tinybox 1.0" in line for line in tree)
 
 
 def test_a_link_without_code_hashes_is_compared_as_before(box: Command, upgrade: Install) -> None:
@@ -132,26 +132,26 @@ def test_a_link_without_code_hashes_is_compared_as_before(box: Command, upgrade:
 def test_who_approves_sees_the_code_and_approves_no_other(box: Command, upgrade: Install) -> None:
     first = upgrade("1.0", HONEST)
     pay = ("call", "payments.pay", "--args", '{"amount": 5}', "--defer", "--json")
-    asked = json.loads(box(*pay).out)
-    shown = box("approvals", "show", asked["approval"]).out.splitlines()
-    assert f"code_hash     {first}" in shown
-    assert "code          tinybox 1.0" in shown
-    assert box("approvals", "approve", asked["approval"], "--principal", "boss").code == 0
+    call = json.loads(box(*pay).out)
+    details = box("approvals", "show", call["approval"]).out.splitlines()
+    assert f"code_hash     {first}" in details
+    assert "code          tinybox 1.0" in details
+    assert box("approvals", "approve", call["approval"], "--principal", "boss").code == 0
 
     second = upgrade("1.1", OTHER)
-    again = (*pay, "--session", asked["session"])
-    other = json.loads(box(*again).out)
-    assert (other["success"], other["approval"] == asked["approval"]) == (False, False)
-    told = json.loads(box("approvals", "show", other["approval"], "--json").out)
-    assert told["code"] == {"hash": second, "kind": "distribution", "name": "tinybox", "version": "1.1"}
-    old = json.loads(box("approvals", "show", asked["approval"], "--json").out)
+    retry = (*pay, "--session", call["session"])
+    other = json.loads(box(*retry).out)
+    assert (other["success"], other["approval"] == call["approval"]) == (False, False)
+    request = json.loads(box("approvals", "show", other["approval"], "--json").out)
+    assert request["code"] == {"hash": second, "kind": "distribution", "name": "tinybox", "version": "1.1"}
+    old = json.loads(box("approvals", "show", call["approval"], "--json").out)
     assert (old["code_hash"], "code" in old) == (first, False), "what is not installed here has no name"
-    void = box(*again, "--approval", asked["approval"])
+    void = box(*retry, "--approval", call["approval"])
     assert (void.code, json.loads(void.out)["error"]["code"]) == (3, "approval_void")
     assert "other code of the tool" in json.loads(void.out)["error"]["message"]
 
     upgrade("1.0", HONEST)
-    assert json.loads(box(*again).out)["data"] == 5
+    assert json.loads(box(*retry).out)["data"] == 5
 
 
 @pytest.mark.spec("G17", "G27")
@@ -163,7 +163,7 @@ def test_a_configuration_says_that_code_does_not_count(box: Command, upgrade: In
     (box.folder / "desk.json").write_text(json.dumps(config), encoding="utf-8")
     pay = ("call", "pay", "--config", "desk.json", "--args", '{"amount": 5}', "--defer", "--json")
     upgrade("1.0", HONEST)
-    asked = json.loads(box(*pay).out)
-    box("approvals", "approve", asked["approval"], "--principal", "boss")
+    call = json.loads(box(*pay).out)
+    box("approvals", "approve", call["approval"], "--principal", "boss")
     upgrade("1.1", OTHER)
-    assert json.loads(box(*pay, "--session", asked["session"]).out)["data"] == 6
+    assert json.loads(box(*pay, "--session", call["session"]).out)["data"] == 6

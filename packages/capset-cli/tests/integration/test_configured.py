@@ -43,8 +43,8 @@ def test_a_session_goes_on_with_its_file_and_not_without_it(run: Run, tmp_path: 
     folder(tmp_path, {"capset.json": ORIGIN})
     call = ("call", "get-weather", "--args", PARIS, "--json", "--grant", "weather:read")
     session = run(*call, "--config", "capset.json").json["session"]
-    again = run(*call, "--config", "capset.json", "--session", session)
-    assert (again.code, again.json["session"]) == (0, session)
+    resumed = run(*call, "--config", "capset.json", "--session", session)
+    assert (resumed.code, resumed.json["session"]) == (0, session)
     alone = run(*call, "--session", session)
     assert (alone.code, alone.json["error"]["code"]) == (2, "conflict")
     (tmp_path / "handlers" / "weather.py").write_text("def handler(params): return 1", encoding="utf-8")

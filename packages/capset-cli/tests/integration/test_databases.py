@@ -29,14 +29,14 @@ def another_programs(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (not_a_database, "'x.db' is not a SQLite database"),
         (a_directory, "'x.db' is a directory"),
         (another_programs, "'x.db' belongs to another program"),
     ],
 )
-def test_what_is_no_database_of_ours_is_left_alone(make: object, told: str, run: Run, tmp_path: Path) -> None:
+def test_what_is_no_database_of_ours_is_left_alone(make: object, message: str, run: Run, tmp_path: Path) -> None:
     assert callable(make)
     make(tmp_path / "x.db")
     before = (tmp_path / "x.db").stat()
@@ -44,14 +44,14 @@ def test_what_is_no_database_of_ours_is_left_alone(make: object, told: str, run:
         done = run(*arguments, "--db", "x.db", "--json")
         assert done.code == 1
         assert (done.json["error"]["status"], done.json["error"]["code"]) == (503, "store_unavailable")
-        assert told in done.json["error"]["message"]
+        assert message in done.json["error"]["message"]
         assert str(tmp_path) not in done.out, "the name as it was given, and no path of the host"
         assert len(run(*arguments, "--db", "x.db").err.splitlines()) == 2, "an error and a hint"
     assert (tmp_path / "x.db").stat().st_size == before.st_size
 
 
 @pytest.mark.parametrize(
-    ("named", "code", "told"),
+    ("named", "code", "message"),
     [
         ("nowhere/x.db", 1, "the folder of the database 'nowhere/x.db' does not exist"),
         ("mysql://host/x", 2, "unknown store 'mysql'; there is: memory, "),
@@ -61,10 +61,10 @@ def test_what_is_no_database_of_ours_is_left_alone(make: object, told: str, run:
         ("memory://x", 2, "has a name or options"),
     ],
 )
-def test_a_name_that_names_no_store_is_refused(named: str, code: int, told: str, run: Run) -> None:
+def test_a_name_that_names_no_store_is_refused(named: str, code: int, message: str, run: Run) -> None:
     done = run(*ADD, "--db", named, "--json")
     assert done.code == code
-    assert told in done.json["error"]["message"]
+    assert message in done.json["error"]["message"]
 
 
 def test_a_newer_database_is_refused_and_unchanged(run: Run, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_file_that_may_not_be_read_is_one_line(capset: Command) -> None:
     for name in ("a.yaml", "args.json", "x.db"):
         (secret / name).write_text("{}", encoding="utf-8")
         (secret / name).chmod(0)
-    for arguments, code, told in (
+    for arguments, code, message in (
         (("compose", "secret/a.yaml"), 2, "secret/a.yaml: cannot be read: Permission denied"),
         (("call", "test_math.add", "--agent", "secret/a.yaml"), 2, "secret/a.yaml: cannot be read: Permission denied"),
         (("call", "test_math.add", "--args", "@secret/args.json"), 2, "cannot be read: Permission denied"),
@@ -128,7 +128,7 @@ def test_a_file_that_may_not_be_read_is_one_line(capset: Command) -> None:
     ):
         done = capset(*arguments, preexec_fn=heed_permissions)
         assert done.code == code
-        assert told in done.said
+        assert message in done.said
     secret.chmod(0)
     try:
         done = capset("audit", "verify", "--db", "secret/x.db", preexec_fn=heed_permissions)

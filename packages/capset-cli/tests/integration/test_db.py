@@ -24,7 +24,9 @@ def test_an_upgrade_is_told_before_it_is_done(run: Run, tmp_path: Path) -> None:
     before = path.read_bytes()
     planned = run("db", "upgrade", "--dry-run", "--db", "a.db", "--json").json
     assert (planned["before"], planned["after"], planned["done"]) == ("0005", HEAD, False)
-    assert [step["revision"] for step in planned["steps"]] == sorted(one for one in KNOWN if one > "0005")
+    assert [step["revision"] for step in planned["steps"]] == sorted(
+        revision for revision in KNOWN if revision > "0005"
+    )
     assert "would go from revision 0005" in run("db", "upgrade", "--dry-run", "--db", "a.db").out
     assert path.read_bytes() == before
     assert run("db", "check", "--db", "a.db").code == 3
@@ -50,8 +52,8 @@ def test_the_chain_of_an_older_database_is_verified_if_it_can_be_and_else_is_a_p
     assert (done.code, "capset db upgrade raises it" in done.said) == (3, True)
     can_be = revision >= ENOUGH
     assert ("its chain was not verified: this version verifies it after an upgrade" in done.said) is not can_be
-    found = run("db", "check", "--verify", "--db", "a.db", "--json")
-    assert (found.code, "verification" not in found.json) == (3, not can_be)
+    report = run("db", "check", "--verify", "--db", "a.db", "--json")
+    assert (report.code, "verification" not in report.json) == (3, not can_be)
 
 
 @pytest.mark.spec("P30")
@@ -82,8 +84,8 @@ def test_damage_ends_with_3_and_is_named(run: Run) -> None:
     assert done.code == 3
     assert "problem: the index ix_records_time is missing" in done.said
     assert "not verified: record 1" in done.said
-    found = run("db", "check", "--verify", "--json")
-    assert (found.code, found.json["ok"], found.json["verification"]["ok"]) == (3, False, False)
+    report = run("db", "check", "--verify", "--json")
+    assert (report.code, report.json["ok"], report.json["verification"]["ok"]) == (3, False, False)
 
 
 @pytest.mark.realtime
@@ -93,13 +95,13 @@ def test_a_backup_is_served_from(workshop: Command, tmp_path: Path, run: Run) ->
     done = workshop("db", "backup", "kept.db", "--json")
     assert done.json == {"file": "kept.db", "bytes": (workshop.folder / "kept.db").stat().st_size}
     assert workshop("db", "backup", "kept.db").code == 2, "no file is written over"
-    with serving(workshop, "--insecure", "--db", "kept.db") as here, here.client() as client:
+    with serving(workshop, "--insecure", "--db", "kept.db") as server, server.client() as client:
         session = client.post("/v1/sessions", json={"agent_id": "foreman"}).json()["id"]
         assert client.post(
             f"/v1/sessions/{session}/calls", json={"tool": "echo", "arguments": {"text": "a"}}
         ).is_success
         assert len(client.get("/v1/audit").json()["items"]) == 2
-        here.end()
+        server.end()
     assert workshop("db", "check", "--verify", "--db", "kept.db").code == 0
 
 
@@ -127,12 +129,12 @@ def test_a_postgres_database_by_a_url_as_sqlalchemy_writes_it(
     require_scheme()
     monkeypatch.setenv("PATH", f"{postgres.programs}{os.pathsep}{os.environ['PATH']}")
     plain = postgres.empty()
-    there = ("--db", plain.replace("postgresql://", "postgresql+psycopg://"))
-    assert run("db", "upgrade", "--dry-run", *there, "--json").json["after"] == HEAD
-    assert run("db", "check", *there).code == 3
-    assert run("db", "upgrade", *there).code == 0
-    assert run(*ADD, *there).code == 0
-    assert run("db", "backup", "kept.dump", *there).code == 0
+    options = ("--db", plain.replace("postgresql://", "postgresql+psycopg://"))
+    assert run("db", "upgrade", "--dry-run", *options, "--json").json["after"] == HEAD
+    assert run("db", "check", *options).code == 3
+    assert run("db", "upgrade", *options).code == 0
+    assert run(*ADD, *options).code == 0
+    assert run("db", "backup", "kept.dump", *options).code == 0
     other = postgres.empty()
     subprocess.run(["pg_restore", "--no-owner", f"--dbname={other}", tmp_path / "kept.dump"], check=True)
     assert run("db", "check", "--verify", "--db", other, "--json").json["verification"]["checked"] == 1

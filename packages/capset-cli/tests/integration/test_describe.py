@@ -57,10 +57,10 @@ def cellar(tmp_path: Path) -> Command:
 
 @pytest.mark.spec("P6")
 def test_a_description_shows_toolkits_with_their_members_and_what_is_told_of_them(cellar: Command) -> None:
-    shown = cellar("describe", "cellar").out
-    whole = cellar("describe", "cellar", "--json").json
-    wine, old, guests, nothing = whole["toolkits"]
-    for said in (
+    text = cellar("describe", "cellar").out
+    description = cellar("describe", "cellar", "--json").json
+    wine, old, guests, nothing = description["toolkits"]
+    for fragment in (
         f"toolkit wine pour, old, guests, behind adults, {wine['hash'][:8]}",
         "Let it breathe.",
         f"toolkit old taste, {old['hash'][:8]}",
@@ -70,19 +70,23 @@ def test_a_description_shows_toolkits_with_their_members_and_what_is_told_of_the
         "pour write, idempotent, each call needs approval, at most 100/1h and 5/1d per all, costs 2.5, ",
         "taste read, some calls need approval, ",
     ):
-        assert said in shown, said
+        assert fragment in text, fragment
     assert "toolkit" not in cellar("describe", "noop").out
 
 
 @pytest.mark.spec("P6")
 def test_a_tool_shows_what_it_says_of_itself(cellar: Command) -> None:
-    shown = cellar("describe", "cellar.pour").out
-    for said in ("version 1.4", "Hold it [b]low[/b].", '"bottles": 2'):
-        assert said in shown, said
-    told = cellar("describe", "cellar.pour", "--json").json
-    assert (told["instructions"], told["examples"]) == (["Hold it [b]low[/b]."], [{"bottles": 2}])
-    assert (told["version"], told["idempotent"]) == ("1.4", True)
-    assert (told["approval"], told["limits"], told["cost"]) == ("ask", ["100/1h", "5/1d per all"], 2.5)
+    text = cellar("describe", "cellar.pour").out
+    for fragment in ("version 1.4", "Hold it [b]low[/b].", '"bottles": 2'):
+        assert fragment in text, fragment
+    description = cellar("describe", "cellar.pour", "--json").json
+    assert (description["instructions"], description["examples"]) == (["Hold it [b]low[/b]."], [{"bottles": 2}])
+    assert (description["version"], description["idempotent"]) == ("1.4", True)
+    assert (description["approval"], description["limits"], description["cost"]) == (
+        "ask",
+        ["100/1h", "5/1d per all"],
+        2.5,
+    )
     other = cellar("describe", "cellar", "--json").json
     assert (other["limits"], other["tools"][1]["approval"], other["tools"][1]["limits"]) == (["600/1h"], "dynamic", [])
     plain = cellar("describe", "cellar.taste").out

@@ -60,9 +60,9 @@ def test_what_came_is_green_what_went_is_red_and_what_changed_is_yellow(capset: 
 
 @pytest.mark.realtime
 def test_on_a_terminal_long_values_are_cut_to_where_they_differ(capset: Command, files: Path) -> None:
-    shown = on_a_terminal(capset, "diff", "before.json", "after.json")
-    assert all(len(line) <= 80 for line in shown)
-    (prompt,) = [line for line in shown if line.startswith("~ systemPrompt")]
+    lines = on_a_terminal(capset, "diff", "before.json", "after.json")
+    assert all(len(line) <= 80 for line in lines)
+    (prompt,) = [line for line in lines if line.startswith("~ systemPrompt")]
     assert "Measure" in prompt
     assert "Judge" in prompt
     assert earlier().runtime.system_prompt not in prompt
@@ -72,7 +72,7 @@ def test_on_a_terminal_long_values_are_cut_to_where_they_differ(capset: Command,
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_stdin_is_one_of_the_sides(capset: Command, files: Path, side: str) -> None:
     text = (files / f"{side}.json").read_text(encoding="utf-8")
-    sides = ["-" if one == side else f"{one}.json" for one in ("before", "after")]
+    sides = ["-" if name == side else f"{name}.json" for name in ("before", "after")]
     done = capset("diff", *sides, stdin=text)
     assert (done.code, done.out) == (0, capset("diff", "before.json", "after.json").out)
 
@@ -123,21 +123,21 @@ def test_a_policy_that_flips_is_a_difference(run: Run, files: Path) -> None:
 
 
 def test_as_json(capset: Command, files: Path) -> None:
-    found = capset("diff", "before.json", "after.json", "--json").json
-    assert DiffShape.model_validate(found).plain() == found
-    assert set(found) == {
+    diff = capset("diff", "before.json", "after.json", "--json").json
+    assert DiffShape.model_validate(diff).plain() == diff
+    assert set(diff) == {
         *("differs", "relationship", "profile", "hashes", "tools", "policies", "prompt", "definition"),
         *("code", "notes"),
     }
-    one, other = earlier(), later()
-    assert found["hashes"] == {
-        "static": {"before": one.link.static_hash, "after": other.link.static_hash, "moved": True},
-        "runtime": {"before": one.link.runtime_hash, "after": other.link.runtime_hash, "moved": True},
-        "prompt": {"before": one.link.prompt_hash, "after": other.link.prompt_hash, "moved": True},
+    before, other = earlier(), later()
+    assert diff["hashes"] == {
+        "static": {"before": before.link.static_hash, "after": other.link.static_hash, "moved": True},
+        "runtime": {"before": before.link.runtime_hash, "after": other.link.runtime_hash, "moved": True},
+        "prompt": {"before": before.link.prompt_hash, "after": other.link.prompt_hash, "moved": True},
         "invocation": {"before": None, "after": None, "moved": False},
     }
-    assert found["profile"] == {"before": "jcs-1", "after": "jcs-1", "moved": False}
-    tools = found["tools"]
+    assert diff["profile"] == {"before": "jcs-1", "after": "jcs-1", "moved": False}
+    tools = diff["tools"]
     (came,), (went,), (changed,), (gated,) = (tools[kind] for kind in ("came", "went", "changed", "gated"))
     assert (came["name"], went["name"], tools["stayed"]) == ("export_notes", "delete_note", 1)
     assert came["payload"] == dict(other.runtime.tools[0].payload)
@@ -148,26 +148,26 @@ def test_as_json(capset: Command, files: Path) -> None:
     ]
     assert gated["changes"] == []
     assert gated["gates"] == [{"path": "gates[]", "kind": "added", "after": "always"}]
-    assert found["prompt"][1] == {
+    assert diff["prompt"][1] == {
         "path": "systemPrompt",
         "kind": "changed",
-        "before": one.runtime.system_prompt,
+        "before": before.runtime.system_prompt,
         "after": other.runtime.system_prompt,
     }, "long values are whole here"
-    assert [(part["kind"], part.get("name")) for part in found["definition"]] == [
+    assert [(part["kind"], part.get("name")) for part in diff["definition"]] == [
         ("agent", None),
         ("capability", "notes"),
     ]
 
 
 def test_of_two_links_only_hashes_are_known(run: Run, files: Path) -> None:
-    found = run("diff", "before.link.json", "after.link.json", "--json").json
-    assert set(found) == {"differs", "relationship", "profile", "hashes", "tools", "code", "notes"}
-    (changed,) = found["tools"]["changed"]
+    diff = run("diff", "before.link.json", "after.link.json", "--json").json
+    assert set(diff) == {"differs", "relationship", "profile", "hashes", "tools", "code", "notes"}
+    (changed,) = diff["tools"]["changed"]
     assert set(changed) == {"name", "before", "after", "gates"}
-    assert "payload" not in found["tools"]["came"][0]
-    shown = run("diff", "before.link.json", "after.link.json").out
-    assert shown.count("only the hashes are known here, not what they cover") == 3
+    assert "payload" not in diff["tools"]["came"][0]
+    text = run("diff", "before.link.json", "after.link.json").out
+    assert text.count("only the hashes are known here, not what they cover") == 3
 
 
 def test_null_is_data_in_a_change(run: Run, files: Path) -> None:
@@ -186,7 +186,7 @@ def test_markup_in_an_envelope_is_no_markup(run: Run, files: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("diff", "Missing argument"),
         ("diff before.json", "Missing argument"),
@@ -207,7 +207,7 @@ def test_markup_in_an_envelope_is_no_markup(run: Run, files: Path) -> None:
         ("diff before.json after.json --jsno", "No such option: --jsno"),
     ],
 )
-def test_what_cannot_be_compared_ends_with_2(run: Run, files: Path, line: str, told: str) -> None:
+def test_what_cannot_be_compared_ends_with_2(run: Run, files: Path, line: str, message: str) -> None:
     texts = {
         "text.txt": "hello",
         "list.json": "[]",
@@ -222,7 +222,7 @@ def test_what_cannot_be_compared_ends_with_2(run: Run, files: Path, line: str, t
         (files / name).write_text(text, encoding="utf-8")
     done = run(*line.split())
     assert done.code == 2
-    assert told in " ".join(f"{done.out} {done.err}".replace("│", " ").split())
+    assert message in " ".join(f"{done.out} {done.err}".replace("│", " ").split())
     assert not (files / "capset.db").exists()
-    if "Missing" not in told and "--jsno" not in line:
+    if "Missing" not in message and "--jsno" not in line:
         assert run(*line.split(), "--json").json["success"] is False

@@ -20,8 +20,8 @@ OP = op_context()
 @pytest.fixture
 def kept(run: Run, tmp_path: Path) -> dict[str, str]:
     """Keep two turns; return the ids of their links and of the earlier envelope, and lay the files down."""
-    for name, one in (("before", earlier()), ("after", later())):
-        (tmp_path / f"{name}.json").write_text(one.to_json(), encoding="utf-8")
+    for name, turn in (("before", earlier()), ("after", later())):
+        (tmp_path / f"{name}.json").write_text(turn.to_json(), encoding="utf-8")
     before, after = keep(earlier(), session="s-1"), keep(later(), session="s-1")
     envelope = in_store(lambda store: store.lineage.envelope_of(None, before))
     return {"before": before, "after": after, "envelope": envelope.id}
@@ -29,35 +29,35 @@ def kept(run: Run, tmp_path: Path) -> dict[str, str]:
 
 def test_ids_and_files_are_mixed_freely(run: Run, capset: Command, kept: dict[str, str]) -> None:
     expected = run("diff", "before.json", "after.json", "--json").json
-    for one in (kept["before"], kept["envelope"], kept["envelope"].upper(), "before.json"):
-        assert run("diff", one, "after.json", "--json").json == expected
+    for side in (kept["before"], kept["envelope"], kept["envelope"].upper(), "before.json"):
+        assert run("diff", side, "after.json", "--json").json == expected
     assert capset("diff", kept["before"], "after.json", "--json", "--exit-code").code == 3
     assert run("diff", kept["before"], kept["envelope"], "--exit-code").code == 0
 
 
 def test_of_a_link_without_an_envelope_the_payloads_are_looked_up(run: Run, kept: dict[str, str]) -> None:
     expected = run("diff", "before.json", "after.json", "--json").json
-    found = run("diff", kept["before"], keep(later().link), "--json").json
+    diff = run("diff", kept["before"], keep(later().link), "--json").json
     assert expected.pop("policies")
     assert expected["tools"].pop("gated")
     (changed,) = expected["tools"]["changed"]
     changed["gates"] = []
-    assert found["tools"].pop("gated") == [], "an envelope alone says what gates a tool"
+    assert diff["tools"].pop("gated") == [], "an envelope alone says what gates a tool"
     assert expected.pop("notes")
-    assert found.pop("notes") == []
-    assert found == expected
+    assert diff.pop("notes") == []
+    assert diff == expected
 
 
 def test_what_an_envelope_leaves_out_is_looked_up(run: Run, kept: dict[str, str]) -> None:
     """The definition may be left out of an envelope, and is kept once for all turns."""
     small = keep(later(has_static=False))
-    found = run("diff", kept["before"], small, "--json").json
-    assert found == run("diff", "before.json", "after.json", "--json").json
+    diff = run("diff", kept["before"], small, "--json").json
+    assert diff == run("diff", "before.json", "after.json", "--json").json
 
 
 def test_of_a_link_whose_payloads_nobody_kept_the_hashes_are_told(run: Run, kept: dict[str, str]) -> None:
-    found = run("diff", keep(envelope_of(agent()).link), kept["after"], "--json").json
-    assert not {"policies", "prompt", "definition"} & found.keys()
+    diff = run("diff", keep(envelope_of(agent()).link), kept["after"], "--json").json
+    assert not {"policies", "prompt", "definition"} & diff.keys()
 
 
 def test_an_envelope_without_a_link(run: Run, kept: dict[str, str]) -> None:
@@ -112,7 +112,7 @@ def test_a_payload_that_was_changed_in_the_store_is_not_compared(run: Run, text:
     link = earlier().link
     forged = PayloadRow(None, link.static_hash, "jcs-1", "agent", text)
     in_store(lambda store: store.lineage.record_payloads([forged]))
-    kept = keep(link)
-    done = run("diff", kept, kept)
+    link_id = keep(link)
+    done = run("diff", link_id, link_id)
     assert done.code == 1
-    assert done.said.startswith(f"error: what is kept for {kept} was changed: ")
+    assert done.said.startswith(f"error: what is kept for {link_id} was changed: ")

@@ -123,7 +123,7 @@ def test_a_composition_is_a_tree_of_who_brings_what_and_why(library: Command) ->
 @pytest.mark.spec("C40")
 def test_the_same_as_data(library: Command) -> None:
     composed = library("compose", "librarian.yaml", "--json").json
-    assert [(one["id"], one["path"]) for one in composed["uses"]] == [
+    assert [(capability["id"], capability["path"]) for capability in composed["uses"]] == [
         ("shelf", ["librarian", "desk", "shelf"]),
         ("desk", ["librarian", "desk"]),
     ]
@@ -131,16 +131,16 @@ def test_the_same_as_data(library: Command) -> None:
     assert composed["uses"][0]["names"] == {"look": "s_look", "put": "place"}
     assert composed["uses"][0]["config"] == {"count": 3}
     assert {"surface": "context", "name": "mood", "capability": "shelf", "preset": "quiet"}.items() <= next(
-        one for one in composed["explained"] if one["name"] == "mood"
+        entry for entry in composed["explained"] if entry["name"] == "mood"
     ).items()
     assert [tool["name"] for tool in composed["tools"]] == ["place", "s_look"]
 
 
 @pytest.mark.spec("C27")
 def test_an_installed_agent_is_composed_by_its_name(library: Command) -> None:
-    shown = library("compose", "thief").out
-    assert "├── inside() decides at each step what else is used" in shown
-    assert "vault" not in shown
+    tree = library("compose", "thief").out
+    assert "├── inside() decides at each step what else is used" in tree
+    assert "vault" not in tree
     itself = library("compose", "keeper").out
     assert "├── keeper itself\n│   └── context     Mine." in "\n".join(line.rstrip() for line in itself.splitlines())
 
@@ -179,9 +179,9 @@ def test_an_alias_calls_and_describes_its_capability(library: Command) -> None:
     assert (record["agent"], record["capability"], record["tool"]) == ("shelf", "shelf", "look")
     assert library("describe", "bookcase", "--json").json == library("describe", "shelf", "--json").json
     assert library("describe", "bookcase.look", "--json").json["name"] == "look"
-    listed = library("list").out
-    assert "ALIASES" in listed
-    assert "bookcase" in listed
+    listing = library("list").out
+    assert "ALIASES" in listing
+    assert "bookcase" in listing
 
 
 def test_a_list_without_aliases_has_no_column_for_them(capset: Command) -> None:
@@ -190,12 +190,12 @@ def test_a_list_without_aliases_has_no_column_for_them(capset: Command) -> None:
 
 @pytest.mark.spec("P6")
 def test_a_description_shows_what_can_be_chosen(library: Command) -> None:
-    shown = library("describe", "shelf").out
-    for said in (
+    text = library("describe", "shelf").out
+    for fragment in (
         *("version 2", "risk high", "aliases bookcase", "● preset writing on by itself", "○ preset quiet off"),
         *("tools put", "adds files", "adds context, resources", '"count": {'),
     ):
-        assert said in shown, said
+        assert fragment in text, fragment
     assert "uses shelf" in library("describe", "desk").out
 
 
@@ -203,8 +203,8 @@ def test_a_description_shows_what_can_be_chosen(library: Command) -> None:
 def test_a_session_goes_on_with_what_was_chosen_and_refuses_where_code_is_gone(library: Command) -> None:
     first = library("call", "s_look", "--agent", "librarian.yaml", "--json").json
     (library.folder / "librarian.yaml").unlink()
-    again = library("call", "s_look", "--session", first["session"], "--json").json
-    assert (again["data"], again["runtime_hash"]) == (3, first["runtime_hash"])
+    resumed = library("call", "s_look", "--session", first["session"], "--json").json
+    assert (resumed["data"], resumed["runtime_hash"]) == (3, first["runtime_hash"])
     begun = library("call", "peek", "--agent", "thief", "--json").json
     assert begun["data"] == "gold"
     on = library("call", "peek", "--session", begun["session"], "--json").json

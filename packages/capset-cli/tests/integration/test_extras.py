@@ -89,37 +89,39 @@ def ran(folder: Path, extras: str, commands: Iterable[Sequence[str]]) -> list[tu
         [sys.executable, sparse.__file__, extras],
         cwd=folder,
         env=clean_environment(folder),
-        input="".join(f"{json.dumps(one)}\n" for one in commands),
+        input="".join(f"{json.dumps(command)}\n" for command in commands),
         text=True,
         capture_output=True,
         check=True,
         timeout=110,
     )
-    return [(code, " ".join(said.split())) for code, said in map(json.loads, done.stdout.splitlines())]
+    return [(code, " ".join(output.split())) for code, output in map(json.loads, done.stdout.splitlines())]
 
 
 @pytest.mark.realtime
 def test_every_command_names_the_extra_that_it_needs(folder: Path) -> None:
-    commands = [(extra, one) for extra, several in NEEDED.items() for one in several]
-    for (extra, one), (code, said) in zip(commands, ran(folder, "", [one for _, one in commands]), strict=True):
-        assert f"needs the extra '{extra}'" in said, (one, said)
-        assert install_command(extra) in said, (one, said)
-        assert code in (1, 2), one
+    commands = [(extra, command) for extra, several in NEEDED.items() for command in several]
+    for (extra, command), (code, output) in zip(
+        commands, ran(folder, "", [words for _, words in commands]), strict=True
+    ):
+        assert f"needs the extra '{extra}'" in output, (command, output)
+        assert install_command(extra) in output, (command, output)
+        assert code in (1, 2), command
 
 
 @pytest.mark.realtime
 def test_commands_that_need_no_extra_work_without(folder: Path) -> None:
-    for one, (code, said) in zip(PLAIN, ran(folder, "", PLAIN), strict=True):
-        assert code == 0, (one, said)
+    for command, (code, output) in zip(PLAIN, ran(folder, "", PLAIN), strict=True):
+        assert code == 0, (command, output)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("extra", ["mcp", "agent", "server"])
 def test_with_its_extra_alone_nothing_is_missing(extra: str, folder: Path) -> None:
-    commands = [one for one in NEEDED[extra] if one[:1] not in (("serve",), ("gateway",), ("worker",))]
-    for one, (_, said) in zip(commands, ran(folder, extra, commands), strict=True):
-        assert "extra" not in said, (one, said)
-        assert "went wrong" not in said, (one, said)
+    commands = [command for command in NEEDED[extra] if command[:1] not in (("serve",), ("gateway",), ("worker",))]
+    for command, (_, output) in zip(commands, ran(folder, extra, commands), strict=True):
+        assert "extra" not in output, (command, output)
+        assert "went wrong" not in output, (command, output)
 
 
 @pytest.mark.nightly
@@ -130,9 +132,9 @@ def test_serve_serves_what_it_announces(folder: Path) -> None:
     ) as process:
         try:
             assert process.stderr is not None
-            told = process.stderr.readline()
-            assert "(console /, REST /v1, MCP /mcp; Ctrl-C ends it)" in told
-            address = next(word for word in told.split() if word.startswith("http://"))
+            greeting = process.stderr.readline()
+            assert "(console /, REST /v1, MCP /mcp; Ctrl-C ends it)" in greeting
+            address = next(word for word in greeting.split() if word.startswith("http://"))
             for path, status in (("/v1/readyz", 200), ("/mcp/agents/nobody", 404)):
                 assert _status(address + path) == status
         finally:

@@ -28,7 +28,7 @@ def test_every_process_and_every_format_gives_the_same_hashes(capset: Command) -
         for seed, path in enumerate([*agent_files(capset.folder), capset.folder / "a.yaml"])
     ]
     for name in HASHES:
-        assert len({one[name] for one in composed}) == 1, name
+        assert len({composition[name] for composition in composed}) == 1, name
     assert len({composed[0][name] for name in HASHES}) == 3
 
 
@@ -54,8 +54,8 @@ def test_what_compose_shows_is_enough_to_compute_the_hashes_again(capset: Comman
         assert len(tools) == in_play
         runtime = {"kind": "runtime", "tools": sorted(tools, key=lambda tool: tool["name"])}
         assert composed["runtime_hash"] == sha256_of(runtime)
-        told = {"systemPrompt": composed["system_prompt"], "instructions": composed["instructions"]}
-        assert composed["prompt_hash"] == sha256_of({"kind": "prompt", **told})
+        texts = {"systemPrompt": composed["system_prompt"], "instructions": composed["instructions"]}
+        assert composed["prompt_hash"] == sha256_of({"kind": "prompt", **texts})
 
 
 @pytest.mark.realtime

@@ -40,8 +40,8 @@ def test_it_stands_in_the_same_place(tmp_path: Path) -> None:
     install(tmp_path, "probed", PROBE, capabilities={"probe": "probed:probe"})
     command = Command(tmp_path, clean_environment(tmp_path, PYTHONPATH=str(tmp_path), CAPSET_X="ü\udce9"))
     forked, new = command("describe", "probe"), command.anew("describe", "probe")
-    (shown, *rest), (expected, *same) = forked.err.splitlines(), new.err.splitlines()
-    assert json.loads(shown) == json.loads(expected)
+    (actual, *rest), (expected, *same) = forked.err.splitlines(), new.err.splitlines()
+    assert json.loads(actual) == json.loads(expected)
     assert (forked.code, forked.out, rest) == (new.code, new.out, same)
     assert rest == ["ended"], "it ends as an interpreter does"
 
@@ -90,15 +90,15 @@ def test_a_command_whose_stand_in_is_gone_is_killed(workshop: Command) -> None:
 
 @pytest.mark.realtime
 @pytest.mark.parametrize(
-    "said", [b"", b'{"arguments": [', b'{"arguments": ["--version"], "folder": "/", "environ": {}}\n']
+    "message", [b"", b'{"arguments": [', b'{"arguments": ["--version"], "folder": "/", "environ": {}}\n']
 )
-def test_who_is_killed_while_it_asks_does_not_end_the_warm_process(said: bytes, workshop: Command) -> None:
+def test_who_is_killed_while_it_asks_does_not_end_the_warm_process(message: bytes, workshop: Command) -> None:
     with cast("Forked", workshop.start("--version", stdout=subprocess.DEVNULL)) as process:
         process.wait(60)
     with Path(os.devnull).open("r+b") as nothing:
         for _ in range(20):
             with socket.socket(socket.AF_UNIX) as asking:
                 asking.connect(process.door)
-                if said:
-                    socket.send_fds(asking, [said], [nothing.fileno()] * 3)
+                if message:
+                    socket.send_fds(asking, [message], [nothing.fileno()] * 3)
     assert workshop("lsit").code == 2

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.spec("P34", "P46")
 
 
 def test_each_limit_has_its_own_number() -> None:
-    found = request_limits(["body=2_000", "send_seconds=1.5"], file=7)
-    assert (found.body, found.send_seconds, found.file, found.head) == (2_000, 1.5, 7, RequestLimits().head)
+    limits = request_limits(["body=2_000", "send_seconds=1.5"], file=7)
+    assert (limits.body, limits.send_seconds, limits.file, limits.head) == (2_000, 1.5, 7, RequestLimits().head)
     assert request_limits(["file=9"], file=7).file == 9
     assert [request_limits(switch, file=7).shield for switch in ([], ["shield=on"], ["shield=off"])] == [
         True,
@@ -29,7 +29,7 @@ def test_each_limit_has_its_own_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("option", "message"),
     [
         ("bodies=1", "unknown limit 'bodies'; did you mean 'body'"),
         ("body", "must be NAME=NUMBER"),
@@ -42,9 +42,9 @@ def test_each_limit_has_its_own_number() -> None:
         ("shield=0", "on or off"),
     ],
 )
-def test_others_are_refused(given: str, said: str) -> None:
-    with pytest.raises(DefinitionError, match=said):
-        request_limits([given], file=7)
+def test_others_are_refused(option: str, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        request_limits([option], file=7)
     with pytest.raises(DefinitionError, match="twice"):
         request_limits(["body=1", "body=2"], file=7)
 
@@ -52,7 +52,7 @@ def test_others_are_refused(given: str, said: str) -> None:
 def test_every_limit_is_documented() -> None:
     page = Path("docs/guide/operate.md").read_text(encoding="utf-8")
     named = set(re.findall(r"^\|[^|]*\|[^|]*\| `(\w+)` \|", page, re.MULTILINE))
-    assert {one.name for one in fields(RequestLimits)} <= named
+    assert {field.name for field in fields(RequestLimits)} <= named
 
 
 @pytest.mark.realtime

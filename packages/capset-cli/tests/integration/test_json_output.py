@@ -39,12 +39,12 @@ def test_a_command_that_came_to_no_call(run: Run) -> None:
 
 
 def test_the_list(run: Run) -> None:
-    listed = run("list", "--json").json
-    assert set(listed) == {"items", "total"}
-    assert listed["total"] == len(listed["items"]) >= 5
+    listing = run("list", "--json").json
+    assert set(listing) == {"items", "total"}
+    assert listing["total"] == len(listing["items"]) >= 5
     keys = {"id", "name", "description", "status", "icon", "category"}
-    assert all(set(item) <= keys and {"id", "name", "description", "status"} <= set(item) for item in listed["items"])
-    assert [item["id"] for item in listed["items"]] == sorted(item["id"] for item in listed["items"])
+    assert all(set(item) <= keys and {"id", "name", "description", "status"} <= set(item) for item in listing["items"])
+    assert [item["id"] for item in listing["items"]] == sorted(item["id"] for item in listing["items"])
     testing = run("list", "--category", "Testing", "--json").json
     assert {item["id"] for item in testing["items"]} >= {"noop", "test_math", "test_weather"}
     assert {item["category"] for item in testing["items"]} == {"Testing"}

@@ -15,26 +15,26 @@ from tests.helpers.cli.support import Command, Run
 @pytest.mark.realtime
 @pytest.mark.spec("K3", "K8", "K11")
 def test_a_message_is_answered_in_its_own_words_and_on_record(foundry: Command) -> None:
-    found, done = served(foundry, pour(2, id="a"))
-    assert [(one["kind"], one["type"], one["data"]) for one in found] == [
+    answers, done = served(foundry, pour(2, id="a"))
+    assert [(answer["kind"], answer["type"], answer["data"]) for answer in answers] == [
         ("event", "Foundry.Ladle", "0x"),
         ("event", "Foundry.Ladle", "1x"),
         ("reply", "Foundry.Poured", 2),
     ]
-    assert {cause(one) for one in found} == {one["meta"]["correlation"] for one in found} == {"a"}
-    assert len({one["meta"]["id"] for one in found}) == 3
+    assert {cause(answer) for answer in answers} == {answer["meta"]["correlation"] for answer in answers} == {"a"}
+    assert len({answer["meta"]["id"] for answer in answers}) == 3
     assert done.code == 0
     session = done.err.split()[-1]
     assert done.err == f"serving founder as local, session {session}\n"
     assert outcomes(foundry.folder) == [("pour", "succeeded")]
-    again = foundry("kernel", "--session", session, stdin=message("echo", {"text": "é\u2028"}, kind="query"))
-    assert json.loads(again.out)["data"] == "é\u2028"
+    resumed = foundry("kernel", "--session", session, stdin=message("echo", {"text": "é\u2028"}, kind="query"))
+    assert json.loads(resumed.out)["data"] == "é\u2028"
 
 
 @pytest.mark.realtime
 @pytest.mark.spec("K2", "K12")
 def test_what_is_refused_is_an_error_and_the_stream_goes_on(foundry: Command) -> None:
-    found, done = served(
+    answers, done = served(
         foundry,
         message("Foundry.Por", {}, "typo"),
         message("echo", {"text": 5}, "misfit", kind="query"),
@@ -42,8 +42,8 @@ def test_what_is_refused_is_an_error_and_the_stream_goes_on(foundry: Command) ->
         message("foundry.refuse", {"text": "No."}, "no", kind="query", correlation="c", traceparent="00-0af-b7-01"),
         message("echo", {"text": "late"}, "late", kind="query", deadline=1),
     )
-    errors = {cause(one): one for one in found}
-    assert {name: (one["kind"], one["data"]["status"]) for name, one in errors.items()} == {
+    errors = {cause(answer): answer for answer in answers}
+    assert {name: (answer["kind"], answer["data"]["status"]) for name, answer in errors.items()} == {
         "typo": ("error", 404),
         "misfit": ("error", 422),
         "kind": ("error", 422),
@@ -78,14 +78,14 @@ def test_lines_that_are_no_messages_are_told_and_the_next_are_read(foundry: Comm
         '"' + "x" * 3_000_000 + '"',
         good,
     ]
-    found, done = served(foundry, *lines, options=("--max-line", str(len(good))))
-    assert [(one["kind"], one["data"]["status"]) for one in found[:3]] == [
+    answers, done = served(foundry, *lines, options=("--max-line", str(len(good))))
+    assert [(answer["kind"], answer["data"]["status"]) for answer in answers[:3]] == [
         ("error", 400),
         ("error", 422),
         ("error", 413),
     ]
-    assert cause(found[1]) == "i"
-    assert (found[3]["kind"], cause(found[3]), found[3]["data"]) == ("reply", "good", "x" * 300)
+    assert cause(answers[1]) == "i"
+    assert (answers[3]["kind"], cause(answers[3]), answers[3]["data"]) == ("reply", "good", "x" * 300)
     assert done.code == 0
 
 
@@ -93,21 +93,21 @@ def test_lines_that_are_no_messages_are_told_and_the_next_are_read(foundry: Comm
 @pytest.mark.spec("K8")
 def test_calls_run_beside_each_other_up_to_a_limit(foundry: Command) -> None:
     lines = (message("await_other", {}, "one", kind="query"), message("come", {}, "other"))
-    found, _ = served(foundry, *lines)
-    assert {cause(one): one["data"] for one in found} == {"one": "met", "other": "came"}
-    found, _ = served(foundry, *lines, options=("--limit", "1", "--timeout", "0.5"))
-    assert [(cause(one), one["kind"]) for one in found] == [("one", "error"), ("other", "reply")]
-    assert found[0]["data"]["status"] == 504
+    answers, _ = served(foundry, *lines)
+    assert {cause(answer): answer["data"] for answer in answers} == {"one": "met", "other": "came"}
+    answers, _ = served(foundry, *lines, options=("--limit", "1", "--timeout", "0.5"))
+    assert [(cause(answer), answer["kind"]) for answer in answers] == [("one", "error"), ("other", "reply")]
+    assert answers[0]["data"]["status"] == 504
 
 
 @pytest.mark.realtime
 @pytest.mark.spec("K8", "K14")
 def test_a_thousand_messages_each_in_its_own_order(foundry: Command) -> None:
-    found, done = served(foundry, *[pour(number % 3, id=str(number)) for number in range(1000)], timeout=110)
+    answers, done = served(foundry, *[pour(number % 3, id=str(number)) for number in range(1000)], timeout=110)
     by_cause: dict[str | None, list[object]] = {}
-    for one in found:
-        by_cause.setdefault(cause(one), []).append(one["data"])
-    expected = {str(number): [*[f"{one}x" for one in range(number % 3)], number % 3] for number in range(1000)}
+    for answer in answers:
+        by_cause.setdefault(cause(answer), []).append(answer["data"])
+    expected = {str(number): [*[f"{index}x" for index in range(number % 3)], number % 3] for number in range(1000)}
     assert by_cause == expected
     assert done.code == 0
     assert outcomes(foundry.folder) == [("pour", "succeeded")] * 1000
@@ -125,19 +125,19 @@ def test_each_answer_comes_at_once(foundry: Command) -> None:
 
 @pytest.mark.realtime
 def test_stdout_has_nothing_but_messages_whatever_a_handler_prints(foundry: Command) -> None:
-    found, done = served(foundry, message("shout", {}))
-    assert [one["data"] for one in found] == ["done"], "a handler's stdin is empty"
-    for told in ("PRINTED", "WRITTEN", "ECHOED"):
-        assert told in done.err
+    answers, done = served(foundry, message("shout", {}))
+    assert [answer["data"] for answer in answers] == ["done"], "a handler's stdin is empty"
+    for word in ("PRINTED", "WRITTEN", "ECHOED"):
+        assert word in done.err
 
 
 @pytest.mark.realtime
 def test_permissions_and_environment_are_those_of_the_settings(foundry: Command) -> None:
     (foundry.folder / "clerk.yaml").write_text("name: clerk\ncapabilities: [session_file_system]\n", encoding="utf-8")
-    asked = message("read_file", {"path": "/a"}, kind="query")
-    refused = foundry("kernel", "--agent", "clerk.yaml", stdin=asked)
+    query = message("read_file", {"path": "/a"}, kind="query")
+    refused = foundry("kernel", "--agent", "clerk.yaml", stdin=query)
     assert json.loads(refused.out)["data"]["status"] == 403
-    let = foundry("kernel", "--agent", "clerk.yaml", "--grant", "session_files:read", "--principal", "ada", stdin=asked)
+    let = foundry("kernel", "--agent", "clerk.yaml", "--grant", "session_files:read", "--principal", "ada", stdin=query)
     assert json.loads(let.out)["data"]["code"] == "file_error"
     assert "serving clerk as ada" in let.err
 
@@ -151,7 +151,7 @@ def test_streams_that_are_closed_are_nobody(foundry: Command) -> None:
 
 @pytest.mark.realtime
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         ((), "say whose tools to serve: --agent, --config, or --session"),
         (("--agent", "founder", "--session", "x"), "give --agent or --session, not both"),
@@ -163,10 +163,10 @@ def test_streams_that_are_closed_are_nobody(foundry: Command) -> None:
         (("--agent", "founder", "--max-line", "0"), "--max-line"),
     ],
 )
-def test_bad_usage_is_2_and_makes_no_database(arguments: tuple[str, ...], told: str, foundry: Command) -> None:
+def test_bad_usage_is_2_and_makes_no_database(arguments: tuple[str, ...], expected: str, foundry: Command) -> None:
     done = foundry("kernel", *arguments, stdin="")
     assert (done.code, done.out) == (2, "")
-    assert told in done.said
+    assert expected in done.said
     assert not (foundry.folder / "capset.db").exists()
 
 

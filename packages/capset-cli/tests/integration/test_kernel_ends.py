@@ -63,7 +63,7 @@ def test_a_signal_lets_what_runs_end_in_time_and_cancels_the_rest(number: signal
         kernel.send(message("echo", {"text": "too late"}, "late", kind="query"))
         answers = [kernel.receive(), kernel.receive()]
         assert kernel.end()[:2] == (0, "")
-    assert [(cause(one), one["kind"]) for one in answers] == [("short", "reply"), ("long", "error")]
+    assert [(cause(answer), answer["kind"]) for answer in answers] == [("short", "reply"), ("long", "error")]
     assert answers[1]["data"]["code"] == "cancelled"
     assert outcomes(foundry.folder) == [("wait", "succeeded"), ("wait", "cancelled")]
 

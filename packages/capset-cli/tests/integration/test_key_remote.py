@@ -17,38 +17,38 @@ def test_keys_are_managed_and_the_record_is_checked_on_a_server(tmp_path: Path) 
         admin = server.key("boss", org="acme", scopes=EVERYTHING, grant=["notes:read"])
         with_key = {**server.capset.environ, "CAPSET_KEY": admin}
         capset = Command(tmp_path, with_key)
-        there = ("--url", server.url)
-        asked = ("key", "create", "ci", "--principal", "ci", "--scope", "read", "--attribute", "tier=pro", *there)
-        done = capset(*asked, "--limit", "5/1h", "--expires", "1d", "--json")
+        remote = ("--url", server.url)
+        arguments = ("key", "create", "ci", "--principal", "ci", "--scope", "read", "--attribute", "tier=pro", *remote)
+        done = capset(*arguments, "--limit", "5/1h", "--expires", "1d", "--json")
         assert done.code == 0, done.err
-        made = done.json
-        assert (made["org"], made["scopes"], made["attributes"]) == ("acme", ["capset:read"], {"tier": "pro"})
-        assert made["allowance"]["limits"] == ["5/1h"]
-        shown = capset("key", "list", *there)
-        assert "tier=pro" in shown.out
-        assert made["key"] not in shown.out
-        here = capset("key", "list", "--json").json["items"]
-        assert {one["id"] for one in capset("key", "list", *there, "--json").json["items"]} <= {
-            one["id"] for one in here
+        created = done.json
+        assert (created["org"], created["scopes"], created["attributes"]) == ("acme", ["capset:read"], {"tier": "pro"})
+        assert created["allowance"]["limits"] == ["5/1h"]
+        listing = capset("key", "list", *remote)
+        assert "tier=pro" in listing.out
+        assert created["key"] not in listing.out
+        local_keys = capset("key", "list", "--json").json["items"]
+        assert {key["id"] for key in capset("key", "list", *remote, "--json").json["items"]} <= {
+            key["id"] for key in local_keys
         }
-        refused = capset(*asked, "--grant", "vault:open")
+        refused = capset(*arguments, "--grant", "vault:open")
         assert (refused.code, "permissions" in refused.err) == (3, True), refused.err
-        assert capset("key", "revoke", made["id"], *there).out.strip() == f"revoked {made['id']}"
-        both = capset("key", "list", *there, "--db", "other.db")
+        assert capset("key", "revoke", created["id"], *remote).out.strip() == f"revoked {created['id']}"
+        both = capset("key", "list", *remote, "--db", "other.db")
         assert both.code == 2
         alone = Command(tmp_path, {**with_key, "CAPSET_URL": "http://127.0.0.1:1"})("key", "list")
         assert alone.code == 0, "a variable alone sends no key anywhere"
-        checked = capset("audit", "verify", *there)
+        checked = capset("audit", "verify", *remote)
         assert (checked.code, "every hash holds" in checked.out) == (0, True), checked.err
-        found = capset("audit", "verify", *there, "--json").json
-        assert (found["ok"], found["vouched"]) == (True, False)
-        wrong = capset("audit", "verify", "records.ndjson", *there)
+        verification = capset("audit", "verify", *remote, "--json").json
+        assert (verification["ok"], verification["vouched"]) == (True, False)
+        wrong = capset("audit", "verify", "records.ndjson", *remote)
         assert wrong.code == 2
 
 
 @pytest.mark.spec("P49")
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("arguments", "message"),
     [
         (("ci", "--principal", "a" * 201), "principal: "),
         (("", "--principal", "ci"), "name: "),
@@ -57,7 +57,7 @@ def test_keys_are_managed_and_the_record_is_checked_on_a_server(tmp_path: Path) 
     ],
     ids=["principal", "name", "org", "agent"],
 )
-def test_what_no_server_takes_is_bad_input(run: Run, given: tuple[str, ...], told: str) -> None:
-    done = run("key", "create", *given, "--url", "http://127.0.0.1:1")
+def test_what_no_server_takes_is_bad_input(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    done = run("key", "create", *arguments, "--url", "http://127.0.0.1:1")
     assert (done.code, "should not" in done.err) == (2, False), done.err
-    assert told in done.err
+    assert message in done.err

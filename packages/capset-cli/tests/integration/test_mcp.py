@@ -115,7 +115,7 @@ def call(name: str, id: int = 1) -> dict[str, Any]:
 
 
 def lines(*messages: Mapping[str, Any] | str) -> str:
-    return "".join(f"{one if isinstance(one, str) else json.dumps(one)}\n" for one in messages)
+    return "".join(f"{message if isinstance(message, str) else json.dumps(message)}\n" for message in messages)
 
 
 def outcomes(folder: Path) -> list[tuple[str, str | None]]:
@@ -127,12 +127,12 @@ def outcomes(folder: Path) -> list[tuple[str, str | None]]:
 @pytest.mark.realtime
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_the_official_client_lists_and_calls(mode: str, noisy: Command) -> None:
-    async with client(noisy, "--agent", "noisy", "--principal", "ada", mode=mode) as here:
-        assert here.instructions == "Be loud."
-        assert [one.name for one in (await here.list_tools()).tools] == ["doze", "shout", "sleep"]
-        result = await here.call_tool("doze")
+    async with client(noisy, "--agent", "noisy", "--principal", "ada", mode=mode) as mcp_client:
+        assert mcp_client.instructions == "Be loud."
+        assert [tool.name for tool in (await mcp_client.list_tools()).tools] == ["doze", "shout", "sleep"]
+        result = await mcp_client.call_tool("doze")
         assert result.structured_content == {"result": "rested"}
-        missing = await here.call_tool("dose")
+        missing = await mcp_client.call_tool("dose")
         assert missing.is_error
     assert outcomes(noisy.folder) == [("doze", "succeeded"), ("dose", "not_found")]
     with closing(sqlite3.connect(noisy.folder / "capset.db")) as database:
@@ -150,12 +150,12 @@ async def test_prompts_resources_and_questions_go_by_standard_streams(tmp_path: 
     async def answer(context: object, params: object) -> ElicitResult:
         return ElicitResult(action="accept", content={"name": "Ada"})
 
-    async with client(command, "--agent", "butler", elicitation_callback=answer) as here:
-        assert [one.name for one in (await here.list_prompts()).prompts] == ["motto"]
-        (message,) = (await here.get_prompt("motto")).messages
-        (read,) = (await here.read_resource("polite://motto")).contents
+    async with client(command, "--agent", "butler", elicitation_callback=answer) as mcp_client:
+        assert [prompt.name for prompt in (await mcp_client.list_prompts()).prompts] == ["motto"]
+        (message,) = (await mcp_client.get_prompt("motto")).messages
+        (read,) = (await mcp_client.read_resource("polite://motto")).contents
         assert message.content.model_dump()["text"] == read.model_dump()["text"] == "Ask first."
-        result = await here.call_tool("greet")
+        result = await mcp_client.call_tool("greet")
         assert result.structured_content == {"result": "Hello, Ada"}
     assert outcomes(tmp_path) == [
         ("motto", "succeeded"),
@@ -170,10 +170,10 @@ async def test_prompts_resources_and_questions_go_by_standard_streams(tmp_path: 
 async def test_changes_go_by_standard_streams_and_who_listens_holds_nothing_up(capset: Command) -> None:
     (capset.folder / "agent.yaml").write_text("name: clerk\ncapabilities: [session_file_system]\n", encoding="utf-8")
     grants = ("--grant", "session_files:read", "--grant", "session_files:write")
-    async with client(capset, "--agent", "agent.yaml", *grants) as here:
-        listening = here.listen(resources_list_changed=True, resource_subscriptions=["capset://files/a.txt"])
+    async with client(capset, "--agent", "agent.yaml", *grants) as mcp_client:
+        listening = mcp_client.listen(resources_list_changed=True, resource_subscriptions=["capset://files/a.txt"])
         async with listening as changed, asyncio.timeout(60):
-            await here.call_tool("write_file", {"path": "/a.txt", "content": "a"})
+            await mcp_client.call_tool("write_file", {"path": "/a.txt", "content": "a"})
             assert {await anext(changed), await anext(changed)} == {
                 ResourcesListChanged(),
                 ResourceUpdated("capset://files/a.txt"),
@@ -186,8 +186,8 @@ async def test_changes_go_by_standard_streams_and_who_listens_holds_nothing_up(c
         assert process.stdout is not None
         process.stdin.write(lines(listen))
         process.stdin.flush()
-        told = json.loads(process.stdout.readline())
-        assert told["method"] == "notifications/subscriptions/acknowledged"
+        notification = json.loads(process.stdout.readline())
+        assert notification["method"] == "notifications/subscriptions/acknowledged"
         started = time.monotonic()
         process.stdin.close()
         process.wait(30)
@@ -198,8 +198,8 @@ async def test_changes_go_by_standard_streams_and_who_listens_holds_nothing_up(c
 @pytest.mark.realtime
 async def test_an_agent_file_and_its_grants(capset: Command) -> None:
     (capset.folder / "agent.yaml").write_text("name: clerk\ncapabilities: [session_file_system]\n", encoding="utf-8")
-    async with client(capset, "--agent", "agent.yaml", "--grant", "session_files:read") as here:
-        names = {one.name for one in (await here.list_tools()).tools}
+    async with client(capset, "--agent", "agent.yaml", "--grant", "session_files:read") as mcp_client:
+        names = {tool.name for tool in (await mcp_client.list_tools()).tools}
         assert "read_file" in names
         assert "write_file" not in names
 
@@ -211,8 +211,8 @@ async def test_a_session_goes_on_by_its_id(noisy: Command) -> None:
     assert process.returncode == 0
     session = err.split()[-1]
     assert err == f"serving noisy as local, session {session}\n"
-    async with client(noisy, "--session", session) as here:
-        assert (await here.call_tool("doze")).is_error is False
+    async with client(noisy, "--session", session) as mcp_client:
+        assert (await mcp_client.call_tool("doze")).is_error is False
     with closing(sqlite3.connect(noisy.folder / "capset.db")) as database:
         assert database.execute("SELECT DISTINCT session FROM records").fetchall() == [(session,)]
 
@@ -221,17 +221,17 @@ async def test_a_session_goes_on_by_its_id(noisy: Command) -> None:
 def test_stdout_has_nothing_but_messages_whatever_a_handler_prints(noisy: Command) -> None:
     done = _run(noisy, lines(HELLO, READY, call("shout")))
     messages = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [one["id"] for one in messages] == [0, 1]
+    assert [message["id"] for message in messages] == [0, 1]
     assert messages[1]["result"]["structuredContent"] == {"result": "done"}, "a handler's stdin is empty"
-    for told in ("PRINTED", "WRITTEN", "ECHOED"):
-        assert told in done.stderr
+    for word in ("PRINTED", "WRITTEN", "ECHOED"):
+        assert word in done.stderr
 
 
 @pytest.mark.realtime
 def test_what_was_asked_before_the_end_of_stdin_is_answered(noisy: Command) -> None:
     done = _run(noisy, lines(HELLO, READY, call("doze"), call("nothing", 2)).rstrip("\n"))
     messages = [json.loads(line) for line in done.stdout.splitlines()]
-    assert {one["id"] for one in messages} == {0, 1, 2}
+    assert {message["id"] for message in messages} == {0, 1, 2}
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
 
 
@@ -242,7 +242,7 @@ def test_garbage_is_answered_and_the_connection_goes_on(noisy: Command) -> None:
         noisy, lines("garbage", "", "[]", '"text"', '{"jsonrpc": "2.0"}', "\udcff{", HELLO, cancel, call("doze"))
     )
     messages = [json.loads(line) for line in done.stdout.splitlines()]
-    codes = [one["error"]["code"] for one in messages if one["id"] is None]
+    codes = [message["error"]["code"] for message in messages if message["id"] is None]
     assert codes == [-32700, -32600, -32600, -32600, -32700]
     assert messages[-1]["result"]["isError"] is False
     assert done.returncode == 0
@@ -252,19 +252,19 @@ def test_garbage_is_answered_and_the_connection_goes_on(noisy: Command) -> None:
 @pytest.mark.parametrize("is_older", [True, False])
 def test_a_call_that_is_cancelled_is_answered_at_older_revisions_only(is_older: bool, noisy: Command) -> None:
     meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
-    asked = [call("sleep"), call("doze", 2)]
+    requests = [call("sleep"), call("doze", 2)]
     if not is_older:
-        for one in asked:
-            one["params"]["_meta"] = meta
+        for request in requests:
+            request["params"]["_meta"] = meta
     with noisy.start("mcp", "--agent", "noisy", stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stderr is not None
-        process.stdin.write(lines(*([HELLO, READY] if is_older else []), asked[0]))
+        process.stdin.write(lines(*([HELLO, READY] if is_older else []), requests[0]))
         process.stdin.flush()
         while "SLEEPING" not in process.stderr.readline():
             pass
-        out, _ = process.communicate(lines(CANCEL, asked[1]), timeout=60)
-    answers = {one["id"]: one for one in map(json.loads, out.splitlines()) if one["id"] != 0}
+        out, _ = process.communicate(lines(CANCEL, requests[1]), timeout=60)
+    answers = {answer["id"]: answer for answer in map(json.loads, out.splitlines()) if answer["id"] != 0}
     assert answers.pop(2)["result"]["structuredContent"] == {"result": "rested"}, "the connection goes on"
     cancelled = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32800, "message": "Request cancelled"}}
     assert answers == ({1: cancelled} if is_older else {})
@@ -287,13 +287,13 @@ def test_a_signal_ends_it_cleanly_and_what_ran_is_on_record(number: signal.Signa
         assert process.stderr is not None
         process.stdin.write(lines(HELLO, READY, call("sleep")))
         process.stdin.flush()
-        told = ""
-        while "SLEEPING" not in told:
-            told += process.stderr.readline()
+        output = ""
+        while "SLEEPING" not in output:
+            output += process.stderr.readline()
         process.send_signal(number)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert "Traceback" not in told + err
+    assert "Traceback" not in output + err
     assert outcomes(noisy.folder) == [("sleep", "cancelled")]
 
 
@@ -312,7 +312,7 @@ def test_a_client_that_reads_no_more_ends_it(noisy: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ((), "say whose tools to serve: --agent, --config, or --session"),
         (("--agent", "noisy", "--session", "x"), "give --agent or --session, not both"),
@@ -322,10 +322,10 @@ def test_a_client_that_reads_no_more_ends_it(noisy: Command) -> None:
         (("--session", "0" * 36), "there is no database"),
     ],
 )
-def test_bad_usage_is_2_and_makes_no_database(arguments: tuple[str, ...], told: str, noisy: Command) -> None:
+def test_bad_usage_is_2_and_makes_no_database(arguments: tuple[str, ...], message: str, noisy: Command) -> None:
     done = noisy(*["mcp", *arguments])
     assert (done.code, done.out) == (2, "")
-    assert told in done.said
+    assert message in done.said
     assert not (noisy.folder / "capset.db").exists()
 
 

@@ -37,36 +37,36 @@ def write(file: Path, *, name: str = "adder", prompt: str = "Add.") -> Path:
 
 @pytest.mark.spec("G18")
 def test_a_client_that_starts_it_again_goes_on_where_it_was(clerk: Command) -> None:
-    with speaking(clerk, "--agent", "clerk") as here:
-        assert here.call("pay", **PAYMENT)[0]
+    with speaking(clerk, "--agent", "clerk") as client:
+        assert client.call("pay", **PAYMENT)[0]
     (request,) = requests(clerk)
     for size in (6, 12):
-        with speaking(clerk, "--agent", "clerk") as here:
-            told = [here.call("pay", **PAYMENT) for _ in range(5)]
+        with speaking(clerk, "--agent", "clerk") as client:
+            refusals = [client.call("pay", **PAYMENT) for _ in range(5)]
             assert requests(clerk) == [request]
-            for refused, text in told:
+            for refused, text in refusals:
                 assert refused
                 assert f"The request is {request['id']}; once it is approved, make the same call again." in text
-            assert here.call("note", text="asked ") == (False, str(size))
+            assert client.call("note", text="asked ") == (False, str(size))
     done = clerk("approvals", "approve", request["id"], "--principal", "boss")
     assert done.code == 0, done.err
-    with speaking(clerk, "--agent", "clerk") as here:
-        assert here.call("pay", **PAYMENT) == (False, "bob has 5")
-        refused, text = here.call("pay", **PAYMENT)
+    with speaking(clerk, "--agent", "clerk") as client:
+        assert client.call("pay", **PAYMENT) == (False, "bob has 5")
+        refused, text = client.call("pay", **PAYMENT)
         assert (refused, request["id"] in text) == (True, False), "the approval was for one call"
-    assert [one["status"] for one in requests(clerk)] == ["pending", "used"]
+    assert [row["status"] for row in requests(clerk)] == ["pending", "used"]
     assert paid(clerk.folder) == ["bob 5"]
     assert sessions(clerk) == [request["session"]]
 
 
 @pytest.mark.spec("G17")
 def test_the_same_call_gets_its_rejection_after_a_new_start_too(clerk: Command) -> None:
-    with speaking(clerk, "--agent", "clerk") as here:
-        assert here.call("pay", **PAYMENT)[0]
+    with speaking(clerk, "--agent", "clerk") as client:
+        assert client.call("pay", **PAYMENT)[0]
     (request,) = requests(clerk)
     assert clerk("approvals", "reject", request["id"], "--principal", "boss", "--note", "too much").code == 0
-    with speaking(clerk, "--agent", "clerk") as here:
-        refused, text = here.call("pay", **PAYMENT)
+    with speaking(clerk, "--agent", "clerk") as client:
+        refused, text = client.call("pay", **PAYMENT)
         assert (refused, "rejected by user:boss: too much\ncode: approval_rejected" in text) == (True, True)
     assert len(requests(clerk)) == 1
     assert paid(clerk.folder) == []
@@ -78,17 +78,17 @@ def test_it_is_the_session_that_a_server_has_of_the_agent(clerk: Command) -> Non
     with running(clerk.folder, PYTHONPATH=clerk.environ["PYTHONPATH"]) as server:
         key = server.key("ada", scopes=["capset:call", "capset:write"])
         boss = server.key("boss", scopes=["capset:approve"])
-        made = posted(f"{server.url}/v1/agents", key, {"name": "teller", "capabilities": ["till"]})
-        stored = json.loads(made)["id"]
+        created = posted(f"{server.url}/v1/agents", key, {"name": "teller", "capabilities": ["till"]})
+        stored = json.loads(created)["id"]
         payment = {"name": "pay", "arguments": PAYMENT}
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": payment}
+        tool_call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": payment}
         for agent in ("clerk", stored):
             options = ("--agent", agent, "--principal", "ada")
-            with speaking(clerk, *options) as here:
-                assert here.call("pay", **PAYMENT)[0]
+            with speaking(clerk, *options) as client:
+                assert client.call("pay", **PAYMENT)[0]
             request = requests(clerk)[0]
             posted(f"{server.url}/v1/approvals/{request['id']}/approve", boss, {})
-            done = posted(f"{server.url}/mcp/agents/{agent}", key, asked)
+            done = posted(f"{server.url}/mcp/agents/{agent}", key, tool_call)
             assert '"structuredContent":{"result":"bob has 5"}' in done
             assert sessions(clerk, "--principal", "ada")[0] == served(clerk, *options) == request["session"]
         assert len(sessions(clerk, "--principal", "ada")) == 2
@@ -104,13 +104,13 @@ def posted(url: str, key: str, body: Mapping[str, Any]) -> str:
 
 
 def test_a_session_is_of_one_principal_and_one_agent(clerk: Command) -> None:
-    here, there = write(clerk.folder / "adder.yaml"), write(clerk.folder / "other" / "adder.yaml")
-    (clerk.folder / "link.yaml").symlink_to(here)
+    path, other_path = write(clerk.folder / "adder.yaml"), write(clerk.folder / "other" / "adder.yaml")
+    (clerk.folder / "link.yaml").symlink_to(path)
     first = served(clerk, "--agent", "adder.yaml")
-    for same in (str(here), "other/../adder.yaml", "link.yaml"):
+    for same in (str(path), "other/../adder.yaml", "link.yaml"):
         assert served(clerk, "--agent", same) == first
     others = [
-        served(clerk, "--agent", str(there)),
+        served(clerk, "--agent", str(other_path)),
         served(clerk, "--agent", "adder.yaml", "--principal", "ada"),
         served(clerk, "--agent", "clerk"),
         served(clerk, "--agent", "clerk", "--principal", "ada"),
@@ -140,34 +140,34 @@ def test_a_configuration_file_has_one_too(clerk: Command) -> None:
 
 
 def test_a_new_session_is_had_by_asking_for_it(clerk: Command) -> None:
-    kept = served(clerk, "--agent", "clerk")
+    session = served(clerk, "--agent", "clerk")
     first, second = (served(clerk, "--agent", "clerk", "--new-session") for _ in range(2))
-    assert served(clerk, "--agent", "clerk") == kept
+    assert served(clerk, "--agent", "clerk") == session
     assert served(clerk, "--session", second) == second
-    assert sessions(clerk) == [second, first, kept]
+    assert sessions(clerk) == [second, first, session]
 
 
 def test_one_that_was_deleted_begins_again(clerk: Command) -> None:
     first = served(clerk, "--agent", "clerk")
     assert clerk("sessions", "delete", first).code == 0
-    again = served(clerk, "--agent", "clerk")
-    assert again != first
-    assert sessions(clerk) == [again]
+    renewed = served(clerk, "--agent", "clerk")
+    assert renewed != first
+    assert sessions(clerk) == [renewed]
 
 
 def test_two_processes_share_it(clerk: Command) -> None:
-    with speaking(clerk, "--agent", "clerk") as one, speaking(clerk, "--agent", "clerk") as other:
-        assert [here.call("pay", **PAYMENT)[0] for here in (one, other)] == [True, True]
+    with speaking(clerk, "--agent", "clerk") as first, speaking(clerk, "--agent", "clerk") as other:
+        assert [client.call("pay", **PAYMENT)[0] for client in (first, other)] == [True, True]
         (request,) = requests(clerk)
         assert clerk("approvals", "approve", request["id"], "--principal", "boss").code == 0
-        assert [here.call("pay", **PAYMENT)[0] for here in (other, one)] == [False, True]
-        assert one.call("note", text="seen") == (False, "4")
+        assert [client.call("pay", **PAYMENT)[0] for client in (other, first)] == [False, True]
+        assert first.call("note", text="seen") == (False, "4")
         assert other.call("note", text="too") == (False, "7")
-        assert one.end() == other.end()
+        assert first.end() == other.end()
     assert paid(clerk.folder) == ["bob 5"]
 
 
 def test_processes_that_start_at_once_make_one(clerk: Command) -> None:
     started = [Speaking(clerk.start("mcp", "--agent", "clerk", stdin=subprocess.PIPE)) for _ in range(4)]
-    (session,) = {one.end() for one in started}
+    (session,) = {process.end() for process in started}
     assert sessions(clerk) == [session]

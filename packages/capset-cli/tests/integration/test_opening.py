@@ -23,21 +23,21 @@ _SERVE = ("serve", "--insecure", "--port", "0", "--open")
 
 def browser(folder: Path) -> tuple[dict[str, str], Path]:
     """Return the environment of a browser that only notes which address it was given, and where it does."""
-    told, opener = folder / "opened", folder / "opener.py"
-    opener.write_text(_OPENER.format(told=str(told)))
-    return {"BROWSER": f"{sys.executable} {opener} %s"}, told
+    opened, opener = folder / "opened", folder / "opener.py"
+    opener.write_text(_OPENER.format(told=str(opened)))
+    return {"BROWSER": f"{sys.executable} {opener} %s"}, opened
 
 
 @pytest.mark.realtime
 @pytest.mark.spec("N15")
 @pytest.mark.parametrize("words", [_SERVE, pytest.param(("demo", "--open"), marks=pytest.mark.nightly)])
 def test_the_console_is_opened(capset: Command, words: tuple[str, ...]) -> None:
-    environ, told = browser(capset.folder)
+    environ, opened = browser(capset.folder)
     started = Command(capset.folder, {**capset.environ, **environ}).start_anew(*words, **_APART)
 
     def address() -> str:
         assert started.poll() is None
-        return told.read_text() if told.exists() else ""
+        return opened.read_text() if opened.exists() else ""
 
     try:
         with urllib.request.urlopen(wait_until(address, "the browser to be opened")) as page:

@@ -56,16 +56,16 @@ def test_what_is_broken_is_named_and_the_rest_works(workshop: Command) -> None:
     assert warnings["number"] == "half:number is int, not Capability"
     assert "No module named 'absent_module'" in warnings["absent"]
     assert [name for name in ("test_math", "workshop", "old") if name not in done.out] == []
-    listed = workshop("list", "--json")
-    statuses = {item["id"]: item["status"] for item in listed.json["items"]}
+    listing = workshop("list", "--json")
+    statuses = {item["id"]: item["status"] for item in listing.json["items"]}
     assert statuses["test_math"] == "available"
-    problems = {problem["entry_point"]: problem["message"] for problem in listed.json["problems"]}
+    problems = {problem["entry_point"]: problem["message"] for problem in listing.json["problems"]}
     assert problems == {name: problem.replace("\\x1b", "\x1b") for name, problem in warnings.items()}
     (workshop.folder / "a.yaml").write_text("name: a\ncapabilities: [number]\n", encoding="utf-8")
     for line in (("describe", "number"), ("call", "number.x"), ("compose", "a.yaml")):
-        told = workshop(*line)
-        assert told.code == 2
-        assert "capability 'number' is installed, but could not be loaded: half:number is int" in told.said
+        refused = workshop(*line)
+        assert refused.code == 2
+        assert "capability 'number' is installed, but could not be loaded: half:number is int" in refused.said
     assert workshop(*ADD).code == 0
     assert workshop("call", "raises.anything").code == 2
 
@@ -91,9 +91,9 @@ def test_a_status_says_what_a_capability_still_gives(workshop: Command) -> None:
     assert composed.json["capabilities"] == ["old"]
     assert [tool["name"] for tool in composed.json["tools"]] == ["old_tool"]
     assert len(composed.json["notices"]) == 3
-    shown = workshop("compose", "a.yaml")
-    for said in ("'old' is deprecated", "'soon' is coming soon", "'gone' is retired"):
-        assert said in shown.err
+    composition = workshop("compose", "a.yaml")
+    for notice in ("'old' is deprecated", "'soon' is coming soon", "'gone' is retired"):
+        assert notice in composition.err
     assert workshop("call", "soon.new_tool", "--json").json["error"]["status"] == 404
 
 
@@ -124,9 +124,9 @@ parrot = Capability("parrot", tools=[echo])
     for arguments in (("compose", "a.yaml"), ("call", "echo", "--agent", "a.yaml")):
         done = workshop(*arguments, "--json")
         assert (done.code, done.json["error"]["code"]) == (2, "tool_name_conflict")
-        told = done.json["error"]["message"]
-        assert "two different tools named 'echo'" in told
-        assert "capability 'workshop' (a → workshop) and capability 'parrot' (a → parrot)" in told
+        message = done.json["error"]["message"]
+        assert "two different tools named 'echo'" in message
+        assert "capability 'workshop' (a → workshop) and capability 'parrot' (a → parrot)" in message
     assert "rename one" in workshop("compose", "a.yaml").err
 
 

@@ -14,41 +14,41 @@ POUR = ("call", "foundry.pour", "--args", '{"count": 2}')
 
 
 def test_a_terminal_has_one_bar_that_goes_away(workshop: Command) -> None:
-    code, out, shown = at_terminal(workshop, *STEPS)
+    code, out, screen = at_terminal(workshop, *STEPS)
     assert (code, out) == (0, "4\n")
-    text = MOVES.sub("", shown)
+    text = MOVES.sub("", screen)
     assert "━" in text
     assert "0% [red]step 0[/]" in text
     assert "75% [red]step 3[/]" in text
-    assert "\x1b[2K" in shown, "the bar is taken away"
-    assert "record " in shown.split("\x1b[2K")[-1]
+    assert "\x1b[2K" in screen, "the bar is taken away"
+    assert "record " in screen.split("\x1b[2K")[-1]
 
 
 def test_a_terminal_that_cannot_move_has_lines(workshop: Command) -> None:
-    code, out, shown = at_terminal(workshop, *STEPS, term="dumb")
+    code, out, screen = at_terminal(workshop, *STEPS, term="dumb")
     assert (code, out) == (0, "4\n")
-    assert shown.splitlines()[:2] == ["  0% [red]step 0[/]", " 25% [red]step 1[/]"]
+    assert screen.splitlines()[:2] == ["  0% [red]step 0[/]", " 25% [red]step 1[/]"]
 
 
 def test_programs_see_nothing_of_it(workshop: Command) -> None:
-    code, out, shown = at_terminal(workshop, *STEPS, "--json")
-    assert (code, shown) == (0, "")
+    code, out, screen = at_terminal(workshop, *STEPS, "--json")
+    assert (code, screen) == (0, "")
     assert out.startswith('{"success": true, "data": 4')
 
 
 def test_other_events_are_lines_on_a_terminal_and_elsewhere(foundry: Command) -> None:
-    code, out, shown = at_terminal(foundry, *POUR)
+    code, out, screen = at_terminal(foundry, *POUR)
     assert (code, out) == (0, "2\n")
-    told = ['Foundry.Ladle "0x"', 'Foundry.Ladle "1x"']
-    assert MOVES.sub("", shown).splitlines()[:2] == told
+    events = ['Foundry.Ladle "0x"', 'Foundry.Ladle "1x"']
+    assert MOVES.sub("", screen).splitlines()[:2] == events
     done = foundry(*POUR)
-    assert (done.out, done.err.splitlines()[:2]) == ("2\n", told)
+    assert (done.out, done.err.splitlines()[:2]) == ("2\n", events)
     assert foundry(*POUR, "--json").err == ""
 
 
 def test_a_bar_is_gone_when_the_call_fails_on_its_way(foundry: Command) -> None:
-    code, out, shown = at_terminal(foundry, "call", "foundry.tick", "--args", "{}", "--timeout", "1")
+    code, out, screen = at_terminal(foundry, "call", "foundry.tick", "--args", "{}", "--timeout", "1")
     assert (code, out) == (1, "")
-    text = MOVES.sub("", shown)
+    text = MOVES.sub("", screen)
     assert "50% halfway" in text
-    assert "error: Deadline exceeded" in MOVES.sub("", shown.split("\x1b[2K")[-1])
+    assert "error: Deadline exceeded" in MOVES.sub("", screen.split("\x1b[2K")[-1])

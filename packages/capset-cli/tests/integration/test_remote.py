@@ -63,12 +63,12 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Generator[There]:
 
 async def make_agent(url: str, key: str, *, archived: bool = False) -> AgentDetail:
     """Make an agent with tools of every kind."""
-    given = AgentInput(name="soup", capabilities=["test_math", "session_file_system", "workshop"])
+    agent_input = AgentInput(name="soup", capabilities=["test_math", "session_file_system", "workshop"])
     async with Client(url, key=key) as client:
-        made = await client.agents.create(given)
+        agent = await client.agents.create(agent_input)
         if archived:
-            await client.agents.archive(made.id)
-        return made
+            await client.agents.archive(agent.id)
+        return agent
 
 
 @pytest.mark.realtime
@@ -77,10 +77,10 @@ def test_a_call_in_a_new_session_and_on_in_it(there: There) -> None:
     assert first.code == 0
     assert list(first.json) == ["success", "data", "record", "session", "runtime_hash", "prompt_hash"]
     assert first.json["data"]["result"] == 5
-    again = there.remote("call", "test_math.add", "--session", first.json["session"], "--args", '{"a": 1, "b": 1}')
-    assert (again.code, json.loads(again.out)["result"]) == (0, 2)
-    assert again.said.startswith("record ")
-    assert again.said.endswith(f"session {first.json['session']}")
+    second = there.remote("call", "test_math.add", "--session", first.json["session"], "--args", '{"a": 1, "b": 1}')
+    assert (second.code, json.loads(second.out)["result"]) == (0, 2)
+    assert second.said.startswith("record ")
+    assert second.said.endswith(f"session {first.json['session']}")
 
 
 def test_an_agent_that_is_installed_there(there: There) -> None:
@@ -113,9 +113,9 @@ def test_a_call_ends_as_it_does_here(there: There, tool: str, arguments: str, co
     assert (done.code, done.json["error"]["code"]) == (code, error)
     assert list(done.json) == ["success", "error", "refused", "record", "session", "runtime_hash", "prompt_hash"]
     assert done.json["refused"] is (code == 3)
-    told = there.remote("call", tool, "--agent", there.agent, "--args", arguments)
-    assert (told.code, told.out) == (code, "")
-    assert told.said.startswith("error: ")
+    printed = there.remote("call", tool, "--agent", there.agent, "--args", arguments)
+    assert (printed.code, printed.out) == (code, "")
+    assert printed.said.startswith("error: ")
 
 
 def test_what_is_missing_is_told_with_what_to_do(there: There) -> None:
@@ -134,7 +134,7 @@ def test_what_is_missing_is_told_with_what_to_do(there: There) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "message"),
     [
         (("call", "test_math.add"), "say in which session of the server: --session, or --agent for a new one"),
         (("call", "add", "--agent", "soup.yaml"), "there is no agent 'soup.yaml'"),
@@ -154,10 +154,10 @@ def test_what_is_missing_is_told_with_what_to_do(there: There) -> None:
         (("list", "--url", "http://capset.example.com"), "is not encrypted"),
     ],
 )
-def test_bad_usage_is_2(there: There, args: tuple[str, ...], told: str) -> None:
+def test_bad_usage_is_2(there: There, args: tuple[str, ...], message: str) -> None:
     done = there.remote(*args)
     assert (done.code, done.out) == (2, "")
-    assert told in done.said
+    assert message in done.said
     assert "hunter2" not in done.err
     assert there.key not in done.err
 
@@ -192,7 +192,7 @@ def test_a_call_that_takes_too_long_is_stopped(there: There) -> None:
         _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (130, "")
     records = there.remote("audit", "query", "--tool", "wait", "--json").json["items"]
-    assert [one["outcome"] for one in records] == ["cancelled", "cancelled"]
+    assert [record["outcome"] for record in records] == ["cancelled", "cancelled"]
 
 
 @pytest.mark.parametrize("as_json", [(), ("--json",)])
@@ -231,11 +231,11 @@ def test_more_records_than_a_page_of_the_server(there: There) -> None:
 
 
 def test_where_the_work_is_done(there: There, tmp_path: Path) -> None:
-    here = Command(tmp_path, {**there.elsewhere.environ, "CAPSET_URL": closed_port()})
-    assert here(*ADD, "--url", "").code == 0, "an empty --url works here, whatever the variable says"
-    assert here("list", "--url", there.server.url).code == 0, "a flag wins over the variable"
+    local = Command(tmp_path, {**there.elsewhere.environ, "CAPSET_URL": closed_port()})
+    assert local(*ADD, "--url", "").code == 0, "an empty --url works here, whatever the variable says"
+    assert local("list", "--url", there.server.url).code == 0, "a flag wins over the variable"
     (tmp_path / "capset.toml").write_text(f'url = "{there.server.url}"\n', encoding="utf-8")
-    done = here(*ADD, "--url", "")
+    done = local(*ADD, "--url", "")
     assert (done.code, "unknown field 'url'" in done.said) == (2, True), "no file can say where a key is sent"
 
 
@@ -252,8 +252,8 @@ def test_an_agent_of_the_database_is_found_by_its_id_on_this_machine(there: Ther
     local = there.server.capset
     done = local("call", "add", "--agent", there.agent, "--args", '{"a": 2, "b": 3}', "--principal", "boss", "--json")
     assert (done.code, done.json["data"]["result"]) == (0, 5)
-    listed = there.remote("call", "add", "--session", done.json["session"], "--args", '{"a": 1, "b": 1}', "--json")
-    assert listed.code == 0, "the session is the principal's, whichever way it came"
+    resumed = there.remote("call", "add", "--session", done.json["session"], "--args", '{"a": 1, "b": 1}', "--json")
+    assert resumed.code == 0, "the session is the principal's, whichever way it came"
     missing = local("call", "add", "--agent", "0" * 8 + "-0000-7000-8000-" + "0" * 12)
     assert (missing.code, "there is no agent" in missing.said) == (2, True)
     with local.start("mcp", "--agent", there.agent, stdin=subprocess.PIPE) as process:
@@ -265,9 +265,9 @@ def test_an_agent_that_is_archived_or_of_an_organisation_is_not_taken(there: The
     url, eve = there.server.url, there.server.key("eve", org="acme", scopes=EVERYTHING)
     archived = asyncio.run(make_agent(url, there.key, archived=True)).id
     theirs = asyncio.run(make_agent(url, eve)).id
-    for agent, told in ((archived, "is archived: it takes no new sessions"), (theirs, "there is no agent")):
+    for agent, message in ((archived, "is archived: it takes no new sessions"), (theirs, "there is no agent")):
         done = there.server.capset("call", "add", "--agent", agent, "--args", '{"a": 2, "b": 3}')
-        assert (done.code, told in done.said) == (2, True), done.err
+        assert (done.code, message in done.said) == (2, True), done.err
 
 
 def test_an_id_makes_no_database(capset: Command) -> None:

@@ -46,29 +46,29 @@ def test_what_changed(run: Run, then: Path) -> None:
     assert "- add  the agent has no tool of that name" in lines
     assert "~ refuses the envelope" in lines
     done = run("replay", "then.json", "--agent", "b.json", "--exit-code", "--json")
-    found = done.json
+    replay = done.json
     assert done.code == 3
-    assert ReplayShape.model_validate(found).plain() == found
-    assert (found["differs"], found["only_now"], found["dropped"]) == (True, ["plus"], ["db_password"])
-    assert found["only_then"] == [{"name": "add", "reason": "the agent has no tool of that name"}]
-    assert [one["name"] for one in found["hydrate"]["refused"]] == ["add"]
-    assert found["hydrate"]["accepts"] is False
-    assert found["diff"]["differs"] is True
+    assert ReplayShape.model_validate(replay).plain() == replay
+    assert (replay["differs"], replay["only_now"], replay["dropped"]) == (True, ["plus"], ["db_password"])
+    assert replay["only_then"] == [{"name": "add", "reason": "the agent has no tool of that name"}]
+    assert [tool["name"] for tool in replay["hydrate"]["refused"]] == ["add"]
+    assert replay["hydrate"]["accepts"] is False
+    assert replay["diff"]["differs"] is True
 
 
 def test_whoever_acts_may_be_another(run: Run, then: Path) -> None:
-    def found(*more: str) -> Any:
+    def replay(*more: str) -> Any:
         return run("replay", "then.json", "--agent", "a.json", "--json", *more).json
 
-    assert (found()["principal"], found()["permissions"]) == ("ada", ["session_files:read", "session_files:write"])
-    other = found("--principal", "bob")
+    assert (replay()["principal"], replay()["permissions"]) == ("ada", ["session_files:read", "session_files:write"])
+    other = replay("--principal", "bob")
     assert (other["principal"], other["permissions"]) == ("bob", [])
     assert {"name": "read_file", "reason": "bob lacks the permission session_files:read"} in other["only_then"]
     assert other["hydrate"]["accepts"] is True
-    less = found("--grant", "session_files:read")
+    less = replay("--grant", "session_files:read")
     assert (less["principal"], less["permissions"]) == ("ada", ["session_files:read"])
-    assert found("--env", "db_password=x")["dropped"] == []
-    assert found("--env", "more=x")["dropped"] == ["db_password"]
+    assert replay("--env", "db_password=x")["dropped"] == []
+    assert replay("--env", "more=x")["dropped"] == ["db_password"]
 
 
 def test_settings_of_today_do_not_change_who_acted(run: Run, then: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,14 +134,14 @@ gated = Agent("gated", uses=[Capability("exports", tools=[export], policies=[by_
 def test_a_policy_that_flips(workshop: Command) -> None:
     install(workshop.folder / "packages", "gates", GATED, agents={"gated": "gates:gated"})
     assert workshop("fingerprint", "gated", "--env", "tier=pro", "--envelope", "then.json").code == 0
-    found = workshop("replay", "then.json", "--env", "tier=free", "--json").json
-    assert found["flipped"] == ["by_tier"]
-    assert found["only_then"] == [{"name": "export", "reason": "the tier is too low"}]
+    replay = workshop("replay", "then.json", "--env", "tier=free", "--json").json
+    assert replay["flipped"] == ["by_tier"]
+    assert replay["only_then"] == [{"name": "export", "reason": "the tier is too low"}]
     assert "~ by_tier  allow → deny (the tier is too low)" in workshop("replay", "then.json", "--env", "tier=free").out
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("nowhere.json", "there is no file 'nowhere.json'"),
         ("a.json --agent a.json", "a.json holds no link and no envelope"),
@@ -151,9 +151,9 @@ def test_a_policy_that_flips(workshop: Command) -> None:
         ("then.json --agent a.json --grant x", "a permission must match"),
     ],
 )
-def test_what_cannot_be_replayed_ends_with_2(run: Run, then: Path, line: str, told: str) -> None:
+def test_what_cannot_be_replayed_ends_with_2(run: Run, then: Path, line: str, message: str) -> None:
     text = (then / "then.json").read_text(encoding="utf-8")
     (then / "forged.json").write_text(text.replace('"effect":"read"', '"effect":"write"'), encoding="utf-8")
     done = run("replay", *line.split())
     assert done.code == 2
-    assert told in done.said
+    assert message in done.said

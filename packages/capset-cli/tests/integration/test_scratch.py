@@ -53,8 +53,8 @@ def test_only_folders_of_this_kind_and_of_nobody_are_removed(root: Path) -> None
     (root / "elsewhere").mkdir()
     (root / "capset-process-link").symlink_to(root / "elsewhere")
     with own_temporary_folder() as folder:
-        left = {"capset-process-file", "elsewhere", "capset-process-link", folder.name}
-        assert {one.name for one in root.iterdir()} == left
+        remaining = {"capset-process-file", "elsewhere", "capset-process-link", folder.name}
+        assert {path.name for path in root.iterdir()} == remaining
 
 
 @pytest.mark.spec("G63")

@@ -30,19 +30,19 @@ def records(command: Command) -> list[dict[str, Any]]:
 @pytest.mark.spec("P9", "P14")
 def test_it_serves_whoever_has_a_key_and_logs_one_line_a_request(workshop: Command) -> None:
     key = key_for(workshop, *ALL)
-    with serving(workshop) as here:
-        with here.client() as stranger:
+    with serving(workshop) as server:
+        with server.client() as stranger:
             assert stranger.get("/v1/agents").status_code == 401
             assert stranger.get("/v1/healthz").status_code == 200
-        with here.client(key) as client:
+        with server.client(key) as client:
             session = session_of(client, "foreman")
             body = {"tool": "echo", "arguments": {"text": "s3cret-argument"}}
             answer = client.post(f"/v1/sessions/{session}/calls", json=body, headers={"X-Correlation-Id": "mine-1"})
             client.post(f"/v1/sessions/{session}/calls", json={"tool": "crash"})
             client.get("/v1/agents?name=s3cret-query")
-        said = here.end()
-    assert here.process.returncode == 0
-    lines = [json.loads(line) for line in said.splitlines()]
+        log = server.end()
+    assert server.process.returncode == 0
+    lines = [json.loads(line) for line in log.splitlines()]
     requests = [line for line in lines if line["event"] == "request"]
     assert [(line["method"], line["path"], line["status"]) for line in requests] == [
         ("GET", "/v1/agents", 401),
@@ -56,9 +56,9 @@ def test_it_serves_whoever_has_a_key_and_logs_one_line_a_request(workshop: Comma
     assert (call["correlation"], call["principal"], call["org"]) == ("mine-1", "ada", "acme")
     assert (call["tool"], call["record"]) == ("echo", answer.json()["record"])
     for secret in (key, key.removeprefix("capset_"), "s3cret"):
-        assert secret not in said
+        assert secret not in log
     assert "hunter2" not in json.dumps(requests)
-    assert {one["correlation"] for one in records(workshop)} == {line["correlation"] for line in requests[3:5]}
+    assert {record["correlation"] for record in records(workshop)} == {line["correlation"] for line in requests[3:5]}
 
 
 _PROBLEM = {"type", "title", "status", "detail", "code", "retryable", "correlation", "fields"}
@@ -74,7 +74,7 @@ def test_the_object_is_that_of_the_command_line(workshop: Command, run: Run) -> 
         ("subtract", {"a": "two", "b": 3}),
         ("multiply", {"a": 2, "bee": 3}),
     )
-    with serving(workshop) as here, here.client(key) as client:
+    with serving(workshop) as server, server.client(key) as client:
         agent = client.post("/v1/agents", json={"name": "counter", "capabilities": ["test_math"]}).json()["id"]
         session = session_of(client, agent)
         for tool, arguments in tried:
@@ -85,10 +85,10 @@ def test_the_object_is_that_of_the_command_line(workshop: Command, run: Run) -> 
             assert besides in (set(), _PROBLEM), "a refusal has the members of problem details, too"
             assert by_hand.keys() <= by_rest.keys(), tool
             assert by_rest.get("data") == by_hand.get("data")
-            for one in (by_rest, by_hand):
-                one.get("error", {}).pop("correlation", None)
+            for answer in (by_rest, by_hand):
+                answer.get("error", {}).pop("correlation", None)
             assert by_rest.get("error") == by_hand.get("error")
-        here.end()
+        server.end()
 
 
 @pytest.mark.spec("P14")
@@ -130,15 +130,15 @@ def test_an_address_that_is_not_here_is_told(run: Run) -> None:
 @pytest.mark.realtime
 @pytest.mark.spec("P14")
 def test_without_keys_everybody_is_the_principal(workshop: Command) -> None:
-    with serving(workshop, "--insecure", "--principal", "dev", "--grant", "session_files:read") as here:
-        assert "without keys: everybody is dev, with session_files:read" in here.greeting
-        with here.client() as client:
+    with serving(workshop, "--insecure", "--principal", "dev", "--grant", "session_files:read") as server:
+        assert "without keys: everybody is dev, with session_files:read" in server.greeting
+        with server.client() as client:
             session = session_of(client, "foreman")
             assert client.get(f"/v1/sessions/{session}").json()["principal"] == "dev"
             assert client.get(f"/v1/sessions/{session}/files/").status_code == 200
             assert client.get("/v1/agents", headers={"Host": "evil.example"}).status_code == 421
             assert client.get("/v1/agents", headers={"Origin": "https://evil.example"}).status_code == 403
-        here.end()
+        server.end()
 
 
 @pytest.mark.realtime
@@ -147,23 +147,23 @@ def test_without_keys_everybody_is_the_principal(workshop: Command) -> None:
 def test_a_call_that_runs_when_it_is_told_to_end_may_finish(workshop: Command, number: int) -> None:
     key = key_for(workshop, *ALL)
     answers: list[httpx2.Response] = []
-    with serving(workshop) as here, here.client(key) as client:
+    with serving(workshop) as server, server.client(key) as client:
         session = session_of(client, "foreman")
         body = {"tool": "wait", "arguments": {"seconds": 1}}
         calling = Thread(target=lambda: answers.append(client.post(f"/v1/sessions/{session}/calls", json=body)))
         calling.start()
         wait_until(lambda: (session, "wait") in intents_in(workshop.folder), "the call to begin")
-        said = here.end(number)
+        log = server.end(number)
         calling.join()
-    assert here.process.returncode == 0
+    assert server.process.returncode == 0
     assert answers[0].json()["data"] == "waited"
-    lines = [json.loads(line) for line in said.splitlines()]
+    lines = [json.loads(line) for line in log.splitlines()]
     assert [line["status"] for line in lines if line["event"] == "request"] == [201, 200]
     events = [line["event"] for line in lines if line.get("logger") == "capset.server"]
     stops = f"the server stops now ({signal.Signals(number).name}): requests under way have 10 s"
     assert events[-2:] == [stops, "the server has stopped"]
     assert lines[-1]["event"] == events[-1]
-    assert [(one["tool"], one["outcome"]) for one in records(workshop)] == [("wait", "succeeded")]
+    assert [(record["tool"], record["outcome"]) for record in records(workshop)] == [("wait", "succeeded")]
 
 
 @pytest.mark.gate
@@ -171,7 +171,7 @@ def test_a_call_that_runs_when_it_is_told_to_end_may_finish(workshop: Command, n
 @pytest.mark.spec("P16")
 def test_after_a_kill_it_goes_on_with_what_was_kept(workshop: Command) -> None:
     key = key_for(workshop, *ALL)
-    with serving(workshop) as here, here.client(key) as client:
+    with serving(workshop) as server, server.client(key) as client:
         session = session_of(client, "foreman")
         client.put(f"/v1/sessions/{session}/files/kept.txt", content=b"kept")
         client.post(f"/v1/sessions/{session}/calls", json={"tool": "echo", "arguments": {"text": "x"}})
@@ -184,29 +184,29 @@ def test_after_a_kill_it_goes_on_with_what_was_kept(workshop: Command) -> None:
         calling = Thread(target=call)
         calling.start()
         wait_until(lambda: (session, "wait") in intents_in(workshop.folder), "the call to begin")
-        here.process.kill()
+        server.process.kill()
         calling.join()
-    with serving(workshop) as here, here.client(key) as client:
+    with serving(workshop) as server, server.client(key) as client:
         assert client.get(f"/v1/sessions/{session}/files/kept.txt").content == b"kept"
-        seen = {(one["tool"], one["outcome"]) for one in client.get("/v1/audit").json()["items"]}
-        assert ("wait", "interrupted") in seen, "what it was doing is known to have been cut off"
-        again = client.post(f"/v1/sessions/{session}/calls", json={"tool": "echo", "arguments": {"text": "on"}})
-        assert again.json()["data"] == "on"
-        here.end()
+        audited = {(record["tool"], record["outcome"]) for record in client.get("/v1/audit").json()["items"]}
+        assert ("wait", "interrupted") in audited, "what it was doing is known to have been cut off"
+        answer = client.post(f"/v1/sessions/{session}/calls", json={"tool": "echo", "arguments": {"text": "on"}})
+        assert answer.json()["data"] == "on"
+        server.end()
     beside(workshop, "audit", "verify")
 
 
 @pytest.mark.realtime
 @pytest.mark.spec("P14")
 def test_a_key_that_is_made_or_revoked_elsewhere_is_so_here(workshop: Command) -> None:
-    with serving(workshop) as here:
-        assert "no keys yet: capset key create NAME --principal WHO makes one" in here.greeting
+    with serving(workshop) as server:
+        assert "no keys yet: capset key create NAME --principal WHO makes one" in server.greeting
         key = key_for(workshop)
-        with here.client(key) as client:
+        with server.client(key) as client:
             assert client.get("/v1/agents").status_code == 200
             beside(workshop, "key", "revoke", beside(workshop, "key", "list", "--json").json["items"][0]["id"])
             wait_until(lambda: client.get("/v1/agents").status_code == 401, "the key to be refused")
-        here.end()
+        server.end()
 
 
 def test_threads_take_turns_sooner_than_by_default(request: pytest.FixtureRequest) -> None:

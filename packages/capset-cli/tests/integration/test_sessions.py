@@ -35,11 +35,11 @@ def test_a_session_goes_on_with_its_agent_and_its_files(run: Run, agent: str) ->
     assert first.code == 0
     session = first.json["session"]
     Path(agent).unlink()
-    again = call(run, "read_file", "--session", session, path="/a.txt")
-    assert again.json["data"]["content"] == "mine"
-    assert again.json["session"] == session
-    assert again.json["prompt_hash"] == first.json["prompt_hash"], "the agent is as it was, though its file is gone"
-    assert again.json["runtime_hash"] == first.json["runtime_hash"]
+    resumed = call(run, "read_file", "--session", session, path="/a.txt")
+    assert resumed.json["data"]["content"] == "mine"
+    assert resumed.json["session"] == session
+    assert resumed.json["prompt_hash"] == first.json["prompt_hash"], "the agent is as it was, though its file is gone"
+    assert resumed.json["runtime_hash"] == first.json["runtime_hash"]
     assert call(run, "test_math.add", "--session", session, a=1, b=2).json["data"]["result"] == 3
     other = call(run, "session_file_system.read_file", path="/a.txt")
     assert other.json["session"] != session

@@ -55,23 +55,23 @@ def tell(session: str) -> None:
     async def write() -> None:
         async with Kernel(store="sqlite:///capset.db") as kernel:
             some = NewEvent("turn.started", '{"agent":"adder"}')
-            held = TurnRow(session, "t", "here", "9999-12-31T00:00:00.000000Z")
-            await kernel.store.events.begin(held, some, now=kernel.now(), interrupted=some)
+            turn = TurnRow(session, "t", "here", "9999-12-31T00:00:00.000000Z")
+            await kernel.store.events.begin(turn, some, now=kernel.now(), interrupted=some)
             ended = NewEvent("turn.ended", '{"output":"[bold]7"}')
-            await kernel.store.events.append(held, [ended], now=kernel.now(), then=None)
+            await kernel.store.events.append(turn, [ended], now=kernel.now(), then=None)
 
     asyncio.run(write())
 
 
 @pytest.mark.spec("P5", "P8")
 def test_a_session_is_made_shown_moved_and_deleted(run: Run, agent: str) -> None:
-    made = run("sessions", "create", agent, "--invocation", '{"n": 1}', "--context", '{"ticket": 7}', *ADA, "--json")
-    assert made.code == 0, made.err
-    session = made.json
+    created = run("sessions", "create", agent, "--invocation", '{"n": 1}', "--context", '{"ticket": 7}', *ADA, "--json")
+    assert created.code == 0, created.err
+    session = created.json
     assert (session["agent_version"], session["context"]) == (1, {"ticket": 7})
     assert session["invocation_hash"] == invocation_hash({"n": 1})
     assert run("sessions", "show", session["id"], *ADA, "--json").json == session
-    assert [one["id"] for one in run("sessions", "list", *ADA, "--json").json["items"]] == [session["id"]]
+    assert [row["id"] for row in run("sessions", "list", *ADA, "--json").json["items"]] == [session["id"]]
     assert run("sessions", "list", "--principal", "bob", "--org", "acme", "--json").json["items"] == []
     assert session["id"] in run("sessions", "list", "--agent", agent, *ADA).out
     change(agent)
@@ -101,9 +101,9 @@ def test_events_are_printed_one_a_line(run: Run, agent: str) -> None:
 
 
 @pytest.mark.spec("P8")
-@pytest.mark.parametrize("given", ["x", "[]", "NaN"])
-def test_what_is_no_object_is_refused(run: Run, agent: str, given: str) -> None:
-    done = run("sessions", "create", agent, "--context", given, *ADA)
+@pytest.mark.parametrize("text", ["x", "[]", "NaN"])
+def test_what_is_no_object_is_refused(run: Run, agent: str, text: str) -> None:
+    done = run("sessions", "create", agent, "--context", text, *ADA)
     assert done.code == 2
     assert "--context" in done.err
 
@@ -116,20 +116,20 @@ def test_looking_makes_no_database(run: Run) -> None:
 @pytest.mark.spec("P8", "P10")
 async def test_on_a_server_it_is_the_same(run: Run) -> None:
     del run  # which gives a folder of one's own
-    async with site(generator=Parrot()) as here, here.client() as client:
+    async with site(generator=Parrot()) as server, server.client() as client:
         session = await make_session(client, "kit")
-        kept = (await client.get(f"/v1/sessions/{session}")).json()
-        await client.patch(f"/v1/agents/{kept['agent_id']}", json={"description": "changed"})
+        stored = (await client.get(f"/v1/sessions/{session}")).json()
+        await client.patch(f"/v1/agents/{stored['agent_id']}", json={"description": "changed"})
         as_events = {"Accept": "text/event-stream"}
         await client.post(f"/v1/sessions/{session}/messages", json={"content": {"say": "hi"}}, headers=as_events)
-        with environment(CAPSET_URL=here.url, CAPSET_KEY=here.keys["ada"]):
-            made = await asyncio.to_thread(run_here, "sessions", "create", kept["agent_id"], "--json")
-            shown = await asyncio.to_thread(run_here, "sessions", "show", session, "--json")
+        with environment(CAPSET_URL=server.url, CAPSET_KEY=server.keys["ada"]):
+            created = await asyncio.to_thread(run_here, "sessions", "create", stored["agent_id"], "--json")
+            fetched = await asyncio.to_thread(run_here, "sessions", "show", session, "--json")
             moved = await asyncio.to_thread(run_here, "sessions", "move", session, "--json")
-            told = await asyncio.to_thread(run_here, "sessions", "events", session)
-            listed = await asyncio.to_thread(run_here, "sessions", "list", "--json")
-    assert made.json["agent_version"] == 2
-    assert shown.json == kept
+            events = await asyncio.to_thread(run_here, "sessions", "events", session)
+            listing = await asyncio.to_thread(run_here, "sessions", "list", "--json")
+    assert created.json["agent_version"] == 2
+    assert fetched.json == stored
     assert moved.json["agent_version"] == 2
-    assert [line.split()[2] for line in told.out.splitlines()] == ["turn.started", "turn.ended"]
-    assert [one["id"] for one in listed.json["items"]] == [made.json["id"], session]
+    assert [line.split()[2] for line in events.out.splitlines()] == ["turn.started", "turn.ended"]
+    assert [row["id"] for row in listing.json["items"]] == [created.json["id"], session]

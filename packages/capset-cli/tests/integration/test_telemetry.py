@@ -23,8 +23,8 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 @pytest.fixture
 def collector() -> Generator[Collector]:
     """Give a collector that runs."""
-    with collecting() as found:
-        yield found
+    with collecting() as receiver:
+        yield receiver
 
 
 @pytest.mark.realtime
@@ -56,14 +56,14 @@ def test_without_the_extra_it_says_so(run: Run, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "message"),
     [
         ({"OTEL_TRACES_EXPORTER": "jaeger"}, "OTEL_TRACES_EXPORTER is otlp, console or none; got 'jaeger'"),
         ({ENDPOINT: "http://x", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "traces are sent as http/protobuf; got 'grpc'"),
     ],
 )
-def test_what_cannot_be_sent_is_refused(environ: dict[str, str], said: str) -> None:
-    with pytest.raises(DefinitionError, match=said):
+def test_what_cannot_be_sent_is_refused(environ: dict[str, str], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         exporters_of(environ)
 
 

@@ -22,9 +22,9 @@ TRICKY = ["[red]x[/]", "[/]", "[/b] \\[x]", ":smile: :x:", "a\\b", "\\[red]", "[
 @pytest.mark.parametrize("text", TRICKY)
 def test_markup_in_data_is_no_markup(text: str) -> None:
     console = Console(emoji=False, highlight=False, width=200)
-    with console.capture() as shown:
+    with console.capture() as captured:
         console.print(f"[bold]before[/] {verbatim(text)} [dim]after[/]")
-    assert Text.from_ansi(shown.get()).plain.rstrip("\n") == f"before {text} after"
+    assert Text.from_ansi(captured.get()).plain.rstrip("\n") == f"before {text} after"
 
 
 def test_control_characters_are_spelled_out() -> None:
@@ -69,9 +69,9 @@ def test_eighty_columns_show_what_matters_uncut(workshop: Command) -> None:
     workshop("call", "current_time.get_current_time")
     workshop("call", "session_file_system.list_directory", "--args", '{"path": "/"}', "--principal", "somebody@example")
     workshop(*ADD, "--principal", "p" * 100)
-    listed = on_a_terminal(workshop, "list")
-    assert all(len(line.rstrip()) <= 80 for line in listed)
-    names = {line.split()[0] for line in listed if line[:1].strip()}
+    lines = on_a_terminal(workshop, "list")
+    assert all(len(line.rstrip()) <= 80 for line in lines)
+    names = {line.split()[0] for line in lines if line[:1].strip()}
     assert names >= {"current_time", "session_file_system", "stateless_todo_list", "workshop"}
     queried = on_a_terminal(workshop, "audit", "query")
     assert all(len(line.rstrip()) <= 80 for line in queried)
@@ -105,15 +105,15 @@ def test_an_error_is_printed_as_it_is(workshop: Command) -> None:
 
 def test_a_record_cannot_forge_another_line(run: Run) -> None:
     run("call", "test_math.x\n9  2020-01-01  root  add  succeeded\x1b[2K", "--principal", "[red]mallory[/]")
-    shown = run("audit", "query").out.splitlines()
-    assert len(shown) == 2
-    assert "[red]mallory[/]" in shown[1]
-    assert "test_math.x\\n9  2020-01-01  root  add  succeeded\\x1b[2K" in shown[1]
+    lines = run("audit", "query").out.splitlines()
+    assert len(lines) == 2
+    assert "[red]mallory[/]" in lines[1]
+    assert "test_math.x\\n9  2020-01-01  root  add  succeeded\\x1b[2K" in lines[1]
 
 
 def test_the_list_shows_what_there_is(workshop: Command) -> None:
-    shown = workshop("list").out
-    lines = {line.split()[0]: line for line in shown.splitlines()}
+    text = workshop("list").out
+    lines = {line.split()[0]: line for line in text.splitlines()}
     assert [
         name for name in ("read_file", "delete_file", "stat_file") if name not in lines["session_file_system"]
     ] == []
@@ -122,9 +122,9 @@ def test_the_list_shows_what_there_is(workshop: Command) -> None:
 
 
 def test_a_description_shows_what_a_tool_needs(run: Run, workshop: Command) -> None:
-    shown = run("describe", "session_file_system").out
-    assert "delete_file destructive, needs session_files:write" in shown
-    assert "read_file read, needs session_files:read" in shown
+    text = run("describe", "session_file_system").out
+    assert "delete_file destructive, needs session_files:write" in text
+    assert "read_file read, needs session_files:read" in text
     tool = run("describe", "session_file_system.read_file").out
     assert '"limit"' in tool
     assert "Absolute path, such as /docs/readme.txt." in tool
@@ -134,22 +134,22 @@ def test_a_description_shows_what_a_tool_needs(run: Run, workshop: Command) -> N
 def test_a_composition_shows_why_a_tool_is_not_in_play(run: Run, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("agent") / "a.yaml"
     path.write_text("name: a\nsystem_prompt: '[red]x[/] :x:'\ncapabilities: [session_file_system]\n", encoding="utf-8")
-    shown = run("compose", str(path), *FILES[:2])
-    assert shown.code == 0
-    assert "○ write_file write, needs session_files:write — local lacks the permission session_files:write" in shown.out
-    assert "● read_file read" in shown.out
-    assert "[red]x[/] :x:" in shown.out
+    tree = run("compose", str(path), *FILES[:2])
+    assert tree.code == 0
+    assert "○ write_file write, needs session_files:write — local lacks the permission session_files:write" in tree.out
+    assert "● read_file read" in tree.out
+    assert "[red]x[/] :x:" in tree.out
     hashes = run("compose", str(path), *FILES[:2], "--json").json
     for name in ("static_hash", "runtime_hash", "prompt_hash"):
-        assert hashes[name] in shown.out
+        assert hashes[name] in tree.out
 
 
 def test_a_refusal_and_its_reason_are_in_the_trail(run: Run) -> None:
     refused = run("call", "session_file_system.read_file", "--args", '{"path": "/x"}')
     assert refused.err.startswith("error: Permission denied: local lacks the permission session_files:read\n")
-    shown = run("audit", "query").out
-    assert "denied" in shown
-    assert "local lacks the permission session_files:read" in shown
+    trail = run("audit", "query").out
+    assert "denied" in trail
+    assert "local lacks the permission session_files:read" in trail
 
 
 def test_more_records_are_announced(run: Run) -> None:

@@ -59,15 +59,15 @@ def test_two_people_who_may_approve_a_call(shop: Run) -> None:
     half = approve(shop, request, *FAY, "--note", "checked")
     assert half.code == 0, half.err
     assert approve(shop, request, *FAY).code == 2, "a conflict"
-    (listed,) = [line for line in shop("approvals", "list").out.splitlines() if request in line]
-    assert "pending 1/2" in listed
-    shown = shop("approvals", "show", request).out
-    assert "needs         two different approvers with the permission payments:approve" in shown
-    assert 'approvals     ["user:fay at ' in shown
-    assert "escalates_at  2" in shown
+    (row,) = [line for line in shop("approvals", "list").out.splitlines() if request in line]
+    assert "pending 1/2" in row
+    details = shop("approvals", "show", request).out
+    assert "needs         two different approvers with the permission payments:approve" in details
+    assert 'approvals     ["user:fay at ' in details
+    assert "escalates_at  2" in details
     assert shop(*PAY, "--session", session).code == 3
-    whole = approve(shop, request, *FRED, "--json").json
-    assert (whole["status"], whole["decidable"]) == ("approved", False)
+    approved = approve(shop, request, *FRED, "--json").json
+    assert (approved["status"], approved["decidable"]) == ("approved", False)
     assert shop(*PAY, "--session", session).out == "bob has 5\n"
 
 

@@ -45,10 +45,10 @@ def test_it_lists_every_problem_with_its_line_and_ends_with_2(run: Run, tmp_path
     assert [line.partition(" ")[2].partition(": ")[0] for line in lines] == ["bad.yaml:4", "bad.yaml:6", "bad.yaml:6"]
     assert "handlers are Python files" in lines[0]
     assert "did you mean 'title'?" in done.said
-    found = run("check", "bad.yaml", "--json")
-    assert found.code == 2
-    assert (found.json["valid"], [one["line"] for one in found.json["problems"]]) == (False, [4, 6, 6])
-    assert found.json["problems"][0]["action"] == "get-weather"
+    report = run("check", "bad.yaml", "--json")
+    assert report.code == 2
+    assert (report.json["valid"], [problem["line"] for problem in report.json["problems"]]) == (False, [4, 6, 6])
+    assert report.json["problems"][0]["action"] == "get-weather"
 
 
 @pytest.mark.spec("G28")
@@ -70,9 +70,9 @@ def test_it_shows_what_would_be_served(run: Run, tmp_path: Path) -> None:
     ]
     assert notify[0] == "send-notification"
     assert "the agent 'capset' with 2 actions" in done.said
-    shown = run("check", "capset.json", "--json").json
-    assert (shown["valid"], shown["agent"], shown["warnings"]) == (True, "capset", [])
-    assert [one["permissions"] for one in shown["actions"]] == [["weather:read"], ["notify:send"]]
+    report = run("check", "capset.json", "--json").json
+    assert (report["valid"], report["agent"], report["warnings"]) == (True, "capset", [])
+    assert [action["permissions"] for action in report["actions"]] == [["weather:read"], ["notify:send"]]
 
 
 @pytest.mark.spec("G23", "G28")
@@ -131,8 +131,8 @@ def test_it_shows_the_servers_and_apis_that_a_file_declares(run: Run, tmp_path: 
         ],
     )
     assert "the agent 'tools' with the approved tools of 2 MCP servers and 1 API" in done.said
-    shown = run("check", "tools.yaml", "--json").json
-    assert (shown["valid"], shown["actions"]) == (True, [])
+    report = run("check", "tools.yaml", "--json").json
+    assert (report["valid"], report["actions"]) == (True, [])
     (tmp_path / "empty.yaml").write_text("actions: []\n")
     done = run("check", "empty.yaml")
     assert (done.code, done.out) == (0, "")
@@ -185,8 +185,8 @@ def test_names_that_sources_have_not_are_problems_without_a_network(
 ) -> None:
     (tmp_path / "pets.yaml").write_text(PETS)
     (tmp_path / "tools.yaml").write_text(text)
-    (found,) = run("check", "tools.yaml", "--json").json["problems"]
-    assert (found["line"], problem in found["message"]) == (line, True), found["message"]
+    (entry,) = run("check", "tools.yaml", "--json").json["problems"]
+    assert (entry["line"], problem in entry["message"]) == (line, True), entry["message"]
     done = run("check", "tools.yaml")
     assert (done.code, problem in done.said) == (2, True)
 

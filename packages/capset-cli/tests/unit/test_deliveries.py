@@ -20,10 +20,10 @@ async def fail() -> None:
     await store.open()
     rows = [delivery_row("d-1"), delivery_row("d-2", channel="mail")]
     await store.approvals.open(approval_row("r-1"), most=9, deliveries=rows)
-    (held,) = await store.deliveries.claim("ops", "x", now=NOW, until=LATER, limit=1)
+    (claimed,) = await store.deliveries.claim("ops", "x", now=NOW, until=LATER, limit=1)
     from dataclasses import replace
 
-    await store.deliveries.settle(replace(held, state="failed", error="the receiver answered 410", ended_at=NOW))
+    await store.deliveries.settle(replace(claimed, state="failed", error="the receiver answered 410", ended_at=NOW))
     await store.close()
 
 
@@ -31,11 +31,14 @@ async def fail() -> None:
 def test_failed_deliveries_are_listed_and_tried_again(run: Run) -> None:
     asyncio.run(fail())
     assert Path("capset.db").exists()
-    shown = run("deliveries", "list", "--org", "acme", "--state", "failed").out
-    assert "d-1" in shown
-    assert "d-2" not in shown
-    assert "answered 410" in " ".join(shown.split())
-    assert [one["id"] for one in run("deliveries", "list", "--org", "acme", "--json").json["items"]] == ["d-2", "d-1"]
+    listing = run("deliveries", "list", "--org", "acme", "--state", "failed").out
+    assert "d-1" in listing
+    assert "d-2" not in listing
+    assert "answered 410" in " ".join(listing.split())
+    assert [delivery["id"] for delivery in run("deliveries", "list", "--org", "acme", "--json").json["items"]] == [
+        "d-2",
+        "d-1",
+    ]
     assert run("deliveries", "list", "--state", "lost").code == 2
     queued = run("deliveries", "retry", "d-1", "--org", "acme", "--json")
     assert (queued.code, queued.json["state"]) == (0, "queued")

@@ -36,7 +36,7 @@ def test_what_is_done_ends_with_0(line: str, run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("", "Usage"),
         ("audit", "Usage"),
@@ -79,10 +79,10 @@ def test_what_is_done_ends_with_0(line: str, run: Run) -> None:
         ("demo nowhere", "not a folder: nowhere"),
     ],
 )
-def test_bad_usage_and_bad_input_end_with_2(line: str, told: str, run: Run) -> None:
+def test_bad_usage_and_bad_input_end_with_2(line: str, message: str, run: Run) -> None:
     done = run(*line.split())
     assert done.code == 2
-    assert told in " ".join(f"{done.out} {done.err}".replace("│", " ").split())
+    assert message in " ".join(f"{done.out} {done.err}".replace("│", " ").split())
     assert not Path("capset.db").exists(), "what is refused so early leaves nothing behind"
 
 

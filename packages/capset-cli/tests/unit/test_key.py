@@ -20,20 +20,20 @@ def test_a_key_is_shown_once_and_kept_hashed(run: Run, tmp_path: Path) -> None:
     assert key not in done.err
     for path in tmp_path.iterdir():
         assert key.removeprefix("capset_").encode() not in path.read_bytes()
-    (listed,) = run("key", "list", "--json").json["items"]
-    assert (listed["name"], listed["org"], listed["principal"], listed["principal_kind"]) == (
+    (entry,) = run("key", "list", "--json").json["items"]
+    assert (entry["name"], entry["org"], entry["principal"], entry["principal_kind"]) == (
         "ci",
         "acme",
         "bot",
         "agent",
     )
-    assert (listed["permissions"], listed["scopes"]) == (["a:b"], ["capset:read", "capset:call"])
-    assert "key" not in listed
-    assert "digest" not in listed
-    assert listed["makers"] == []
-    shown = run("key", "list").out
-    assert key not in shown
-    assert shown.split()[-1] == "valid"
+    assert (entry["permissions"], entry["scopes"]) == (["a:b"], ["capset:read", "capset:call"])
+    assert "key" not in entry
+    assert "digest" not in entry
+    assert entry["makers"] == []
+    listing = run("key", "list").out
+    assert key not in listing
+    assert listing.split()[-1] == "valid"
 
 
 @pytest.mark.spec("P14")
@@ -45,9 +45,9 @@ def test_two_keys_are_never_the_same(run: Run) -> None:
 
 @pytest.mark.spec("P14")
 def test_a_key_ends_when_it_was_told_to(run: Run) -> None:
-    made = run("key", "create", "k", "--principal", "a", "--expires", "30d", "--json").json
-    assert made["expires_at"][:4].isdigit()
-    assert made["expires_at"] > made["created_at"]
+    created = run("key", "create", "k", "--principal", "a", "--expires", "30d", "--json").json
+    assert created["expires_at"][:4].isdigit()
+    assert created["expires_at"] > created["created_at"]
     assert "until" in run("key", "list").out
     for wrong in ("30", "0d", "-1d", "1w", "999999d", "d"):
         done = run("key", "create", "k", "--principal", "a", f"--expires={wrong}")
@@ -56,12 +56,12 @@ def test_a_key_ends_when_it_was_told_to(run: Run) -> None:
 
 @pytest.mark.spec("P14")
 def test_a_key_is_revoked_for_good(run: Run) -> None:
-    made = run("key", "create", "k", "--principal", "a", "--json").json
-    assert run("key", "revoke", made["id"]).code == 0
-    (listed,) = run("key", "list", "--json").json["items"]
-    assert listed["revoked_at"] is not None
+    created = run("key", "create", "k", "--principal", "a", "--json").json
+    assert run("key", "revoke", created["id"]).code == 0
+    (entry,) = run("key", "list", "--json").json["items"]
+    assert entry["revoked_at"] is not None
     assert "revoked" in run("key", "list").out
-    assert run("key", "revoke", made["id"], "--json").json["revoked_at"] == listed["revoked_at"], (
+    assert run("key", "revoke", created["id"], "--json").json["revoked_at"] == entry["revoked_at"], (
         "the first time counts"
     )
 
@@ -82,8 +82,8 @@ def test_a_key_for_nobody_is_not_made(run: Run, options: tuple[str, ...], words:
     done = run("key", "create", "k", *options)
     assert done.code == 2
     assert words in done.said
-    listed = run("key", "list", "--json")
-    assert listed.code != 0 or listed.json["items"] == []
+    listing = run("key", "list", "--json")
+    assert listing.code != 0 or listing.json["items"] == []
 
 
 def test_a_key_that_there_is_not_is_told(run: Run) -> None:
@@ -100,16 +100,18 @@ def test_no_database_is_made_to_look_for_keys(run: Run, tmp_path: Path) -> None:
 
 def test_a_key_has_the_permissions_that_it_is_granted_and_no_others(run: Run, tmp_path: Path) -> None:
     (tmp_path / "capset.toml").write_text('grant = ["vault:open"]\n')
-    made = run("key", "create", "laptop", "--principal", "ada", "--grant", "notes:read", "--json").json
-    assert made["permissions"] == ["notes:read"]
+    created = run("key", "create", "laptop", "--principal", "ada", "--grant", "notes:read", "--json").json
+    assert created["permissions"] == ["notes:read"]
     assert run("key", "create", "bare", "--principal", "ada", "--json").json["permissions"] == []
 
 
 def test_a_scope_may_be_written_as_it_is_listed(run: Run) -> None:
-    made = run("key", "create", "laptop", "--principal", "ada", "--scope", "read", "--scope", "capset:audit", "--json")
-    assert made.json["scopes"] == ["capset:read", "capset:audit"]
-    one = run("key", "create", "kiosk", "--principal", "ada", "--scope", "call:kit.echo", "--json")
-    assert one.json["scopes"] == ["capset:call:kit.echo"]
+    created = run(
+        "key", "create", "laptop", "--principal", "ada", "--scope", "read", "--scope", "capset:audit", "--json"
+    )
+    assert created.json["scopes"] == ["capset:read", "capset:audit"]
+    kiosk = run("key", "create", "kiosk", "--principal", "ada", "--scope", "call:kit.echo", "--json")
+    assert kiosk.json["scopes"] == ["capset:call:kit.echo"]
     old = run("key", "create", "kiosk", "--principal", "ada", "--scope", "call:echo")
     assert (old.code, "capset:call:CAPABILITY.TOOL" in old.err) == (2, True)
     wrong = run("key", "create", "laptop", "--principal", "ada", "--scope", "reed")
@@ -119,10 +121,10 @@ def test_a_scope_may_be_written_as_it_is_listed(run: Run) -> None:
 
 @pytest.mark.spec("P16")
 def test_a_key_may_have_a_default_agent(run: Run) -> None:
-    made = run("key", "create", "k", "--principal", "a", "--agent", "foreman", "--json").json
-    assert made["agent"] == "foreman"
-    (listed,) = run("key", "list", "--json").json["items"]
-    assert listed["agent"] == "foreman"
+    created = run("key", "create", "k", "--principal", "a", "--agent", "foreman", "--json").json
+    assert created["agent"] == "foreman"
+    (entry,) = run("key", "list", "--json").json["items"]
+    assert entry["agent"] == "foreman"
     done = run("key", "create", "k", "--principal", "a", "--agent", " ")
     assert done.code == 2
     assert "an agent is named by its id" in done.said

@@ -14,18 +14,22 @@ BEA = ("people", "add", "T1", "U1", "--principal", "bea", "--org", "acme")
 @pytest.mark.spec("N30", "G39")
 def test_people_are_entered_listed_and_removed(run: Run) -> None:
     assert run("key", "create", "ci", "--principal", "bot").code == 0, "a database"
-    made = run(*BEA, "--grant", "deploy:run", "--attribute", "tier=gold", "--json")
-    assert made.code == 0, made.err
-    assert (made.json["principal"], made.json["org"], made.json["attributes"]) == ("bea", "acme", {"tier": "gold"})
-    assert made.json["makers"] == [], "a person who is entered on the database has no maker"
-    again = run(*BEA)
-    assert again.code == 2
-    assert "entered already" in again.said
+    created = run(*BEA, "--grant", "deploy:run", "--attribute", "tier=gold", "--json")
+    assert created.code == 0, created.err
+    assert (created.json["principal"], created.json["org"], created.json["attributes"]) == (
+        "bea",
+        "acme",
+        {"tier": "gold"},
+    )
+    assert created.json["makers"] == [], "a person who is entered on the database has no maker"
+    repeated = run(*BEA)
+    assert repeated.code == 2
+    assert "entered already" in repeated.said
     assert "U1" in run("people", "list", "--org", "acme").out
     assert run("people", "list", "--json").json["items"] == [], "of no organisation"
-    gone = run("people", "remove", made.json["id"], "--org", "acme")
-    assert (gone.code, gone.out) == (0, f"removed {made.json['id']}\n")
-    assert run("people", "remove", made.json["id"], "--org", "acme").code == 2
+    gone = run("people", "remove", created.json["id"], "--org", "acme")
+    assert (gone.code, gone.out) == (0, f"removed {created.json['id']}\n")
+    assert run("people", "remove", created.json["id"], "--org", "acme").code == 2
     rows = [json.loads(line) for line in run("audit", "export").out.splitlines()]
     assert [row["act"] for row in rows if row["act"].startswith("person.")] == ["person.add", "person.remove"]
 

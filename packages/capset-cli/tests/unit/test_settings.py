@@ -72,8 +72,18 @@ def test_an_empty_name_of_the_database_is_refused(
 def test_the_environment_is_the_files_with_the_flags_over_it(tmp_path: Path) -> None:
     folder = written(tmp_path, '[env]\ntier = "free"\nregion = "eu"\nlimits = {day = 5}\n')
     assert load_settings(environ={}, folder=folder).env == {"tier": "free", "region": "eu", "limits": {"day": 5}}
-    given = ["tier=pro", 'limits={"day": 6}', "on=true", "n=1.5", "none=null", "text=a=b", "empty=", "odd=NaN", 'q="1"']
-    assert load_settings(env=given, environ={}, folder=folder).env == {
+    options = [
+        "tier=pro",
+        'limits={"day": 6}',
+        "on=true",
+        "n=1.5",
+        "none=null",
+        "text=a=b",
+        "empty=",
+        "odd=NaN",
+        'q="1"',
+    ]
+    assert load_settings(env=options, environ={}, folder=folder).env == {
         "tier": "pro",
         "region": "eu",
         "limits": {"day": 6},
@@ -88,17 +98,17 @@ def test_the_environment_is_the_files_with_the_flags_over_it(tmp_path: Path) -> 
     assert load_settings(env=["a=1", "a=2"], environ={}, folder=folder).env["a"] == 2, "the last one counts"
 
 
-@pytest.mark.parametrize("given", ["tier", "", "=pro"])
-def test_an_environment_that_is_no_pair_is_refused(given: str, run: Run) -> None:
+@pytest.mark.parametrize("option", ["tier", "", "=pro"])
+def test_an_environment_that_is_no_pair_is_refused(option: str, run: Run) -> None:
     Path("a.yaml").write_text("name: a\n", encoding="utf-8")
     for line in (("compose", "a.yaml"), ("call", "noop.noop")):
-        done = run(*line, "--env", given, "--json")
+        done = run(*line, "--env", option, "--json")
         assert done.code == 2
         assert "--env must be KEY=VALUE, such as tier=pro" in done.json["error"]["message"]
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("db = [", "capset.toml is not TOML: Invalid value (at end of document)"),
         ("db = \n", "(at line 1, column 6)"),
@@ -114,10 +124,10 @@ def test_an_environment_that_is_no_pair_is_refused(given: str, run: Run) -> None
         ('principal = ""', "a principal's id must be printable text, and not empty"),
     ],
 )
-def test_a_settings_file_that_is_wrong_is_refused_by_name(text: str, told: str, tmp_path: Path) -> None:
+def test_a_settings_file_that_is_wrong_is_refused_by_name(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(DefinitionError) as refused:
         load_settings(environ={}, folder=written(tmp_path, text))
-    assert told in refused.value.message
+    assert message in refused.value.message
 
 
 def test_a_settings_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

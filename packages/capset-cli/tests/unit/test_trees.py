@@ -34,16 +34,16 @@ def test_blocks_inside_stand_by_themselves_and_say_where() -> None:
     review = as_tool(Sequencer("review", input=str).then(same_name), description="Review.")
     keeper = Agent("keeper", uses=[Capability("kit", tools=[review])], instructions="Keep.")
     shape = snapshot_shape(asyncio.run(evaluate(compose(keeper), principal=Principal("ada"))))
-    assert [(one.name, one.within, one.path) for one in shape.explained] == [
+    assert [(entry.name, entry.within, entry.path) for entry in shape.explained] == [
         ("review", [], ["keeper", "kit"]),
         ("Keep.", [], ["keeper"]),
         ("Think.", ["keeper", "review"], ["keeper"]),
         ("mood", ["keeper", "review"], ["keeper", "mood"]),
     ]
     console = Console(width=200)
-    with console.capture() as shown:
+    with console.capture() as captured:
         console.print(tree_of(shape))
-    lines = [line.rstrip() for line in shown.get().splitlines()]
+    lines = [line.rstrip() for line in captured.get().splitlines()]
     assert lines[: lines.index("├── system text")] == [
         "keeper as seen by ada",
         "├── kit",
@@ -82,9 +82,9 @@ def test_tools_that_were_made_for_somebody_stand_with_their_toolkit() -> None:
     reader = Agent("reader", uses=[Capability("news", tools=[Toolkit("house", [feeds, feeds2])])])
     shape = snapshot_shape(asyncio.run(evaluate(compose(reader), principal=Principal("ada"))))
     console = Console(width=200)
-    with console.capture() as shown:
+    with console.capture() as captured:
         console.print(tree_of(shape))
-    lines = [line.rstrip() for line in shown.get().splitlines()]
+    lines = [line.rstrip() for line in captured.get().splitlines()]
     start = lines.index("├── toolkit news.house.feeds made for ada")
     assert lines[start : start + 3] == [
         "├── toolkit news.house.feeds made for ada",

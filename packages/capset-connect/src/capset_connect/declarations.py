@@ -36,13 +36,13 @@ SECONDS: Final = requiring("{} must be a positive number of seconds", within(REA
 BYTES: Final = requiring("{} must be a number of bytes from 1,024 to 64 MiB", within(int, 1024, 64 * 1024 * 1024))
 
 
-def source_name(what: str) -> Check:
-    """Return the check of a name; ``what`` says of what: ``an MCP server``."""
+def source_name(kind: str) -> Check:
+    """Return the check of a name; ``kind`` says of what: ``an MCP server``."""
 
-    def check(_: str, given: object) -> str:
-        if not isinstance(given, str) or not SOURCE.fullmatch(given):
-            raise DefinitionError(f"the name of {what} must match {SOURCE.pattern}; got {given!r:.80}")
-        return given
+    def check(_: str, name: object) -> str:
+        if not isinstance(name, str) or not SOURCE.fullmatch(name):
+            raise DefinitionError(f"the name of {kind} must match {SOURCE.pattern}; got {name!r:.80}")
+        return name
 
     return check
 
@@ -54,42 +54,42 @@ def short_name(name: str, own_name: str) -> str:
     return f"{name[: _MAX_NAME - 9]}_{hashlib.sha256(own_name.encode()).hexdigest()[:8]}"
 
 
-def texts_by(what: str, grammar: re.Pattern[str]) -> Check:
+def texts_by(kind: str, grammar: re.Pattern[str]) -> Check:
     """Return the check of a mapping from names of this grammar to texts."""
 
-    def check(field: str, given: Mapping[str, str]) -> Mapping[str, str]:
-        found = {name: checked_text(f"{field} {name!r}", text) for name, text in mapped(field, given or {}).items()}
-        for name in found:
+    def check(field: str, texts: Mapping[str, str]) -> Mapping[str, str]:
+        checked = {name: checked_text(f"{field} {name!r}", text) for name, text in mapped(field, texts or {}).items()}
+        for name in checked:
             if not grammar.fullmatch(name):
-                raise DefinitionError(f"{field}: {name!r} is no name of {what}")
-        return MappingProxyType(found)
+                raise DefinitionError(f"{field}: {name!r} is no name of {kind}")
+        return MappingProxyType(checked)
 
     return check
 
 
-def words(field: str, given: Iterable[str]) -> tuple[str, ...]:
+def words(field: str, texts: Iterable[str]) -> tuple[str, ...]:
     """Return a list of texts, in order."""
-    return tuple(checked_text(f"{field}: a word", one) for one in listed(field, given))
+    return tuple(checked_text(f"{field}: a word", text) for text in listed(field, texts))
 
 
-def distinct_names(field: str, given: Iterable[str]) -> frozenset[str]:
+def distinct_names(field: str, names: Iterable[str]) -> frozenset[str]:
     """Return names as a set."""
-    return frozenset(words(field, list(given) if isinstance(given, Set) else given))
+    return frozenset(words(field, list(names) if isinstance(names, Set) else names))
 
 
-def optional_names(field: str, given: Iterable[str] | None) -> frozenset[str] | None:
+def optional_names(field: str, names: Iterable[str] | None) -> frozenset[str] | None:
     """Return names as a set, or nothing if none are given."""
-    return None if given is None else distinct_names(field, given)
+    return None if names is None else distinct_names(field, names)
 
 
-def optional_url(field: str, given: str | None) -> str | None:
+def optional_url(field: str, url: str | None) -> str | None:
     """Return a URL that can be requested, or nothing if none is given."""
-    if given is not None:
+    if url is not None:
         try:
-            read_url(given)
+            read_url(url)
         except ToolError as error:
             raise DefinitionError(f"{field}: {error.message}") from None
-    return given
+    return url
 
 
 def optional_proxy(field: str, url: str | None) -> str | None:
@@ -107,25 +107,28 @@ def secrets_in(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for text in texts for name in SECRET.findall(text)))
 
 
-async def fill_secrets(owner: str, what: str, texts: Mapping[str, str], secret: Secret) -> dict[str, str]:
-    """Return texts with the secrets in their places; ``what`` says of what: ``header``.
+async def fill_secrets(owner: str, kind: str, texts: Mapping[str, str], secret: Secret) -> dict[str, str]:
+    """Return texts with the secrets in their places; ``kind`` says of what: ``header``.
 
     Raises ``DefinitionError``, starting with ``owner``, for one that is missing, and for one that no header can hold.
     """
-    found: dict[str, str] = {}
+    filled: dict[str, str] = {}
     for name, text in texts.items():
         values: dict[str, Any] = {}
-        for one in secrets_in([text]):
-            if (value := await secret(one)) is None:
-                raise DefinitionError(f"{owner}: the {what} {name!r} needs the secret {one!r}, which is not set")
-            if what == "header" and _CONTROL.search(value):
+        for secret_name in secrets_in([text]):
+            if (value := await secret(secret_name)) is None:
                 raise DefinitionError(
-                    f"{owner}: the {what} {name!r} cannot hold the secret {one!r}: there is a line break, or another "
+                    f"{owner}: the {kind} {name!r} needs the secret {secret_name!r}, which is not set"
+                )
+            if kind == "header" and _CONTROL.search(value):
+                raise DefinitionError(
+                    f"{owner}: the {kind} {name!r} cannot hold the secret {secret_name!r}: there is "
+                    "a line break, or another "
                     "control character, in it"
                 )
-            values[one] = value
-        found[name] = SECRET.sub(lambda place: values[place[1]], text)  # noqa: B023  # used before the next
-    return found
+            values[secret_name] = value
+        filled[name] = SECRET.sub(lambda place: values[place[1]], text)  # noqa: B023  # used before the next
+    return filled
 
 
 async def proxies_of(owner: str, declared: str | None, internal: Iterable[str], secret: Secret) -> Proxies:
@@ -174,11 +177,11 @@ def add_internal_hint(error: ToolError, host: str, port: int) -> ToolError:
     """Return an error; for an address that is not public with what allows it, unless nothing does."""
     if error.code != "address_refused" or (is_address(host) and reach_of(host) == "refused"):
         return error
-    told = f"{error.message} If it is meant, {internal_member(host, port)}."
-    return ToolError(told, code=error.code, status=error.status)
+    message = f"{error.message} If it is meant, {internal_member(host, port)}."
+    return ToolError(message, code=error.code, status=error.status)
 
 
 def internal_member(host: str, port: int) -> str:
     """Return what to write into a declaration so that a host may be internal."""
-    written = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    return f'name it: internal: ["{written}"]'
+    authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f'name it: internal: ["{authority}"]'

@@ -87,7 +87,7 @@ class DeclaredSources:
 
     def declare(self, sources: Iterable[Source]) -> None:
         """Take other sources in the place of those before: their configuration has been read again."""
-        self._sources = {one.pin_key: one for one in sources}
+        self._sources = {source.pin_key: source for source in sources}
 
     async def summaries(self) -> list[SourceSummary]:
         """Return every source, by the key of its pins, as far as is known without asking one."""
@@ -100,8 +100,8 @@ class DeclaredSources:
         """Return one source, with how its tools stand to their pins; it is asked. Raises ``NotFound``."""
         source = self._named(key)
         pins = await self._kernel.store.pins.list(key)
-        seen = await look_at(source, pins, nullcontext(self._connection(source)))
-        return self._summary(source, pins), seen
+        report = await look_at(source, pins, nullcontext(self._connection(source)))
+        return self._summary(source, pins), report
 
     async def approve(self, key: str, tools: Mapping[str, str], by: Principal) -> list[Standing]:
         """Approve tools of a source as they were seen, by their names and hashes, on record; all of them or none.
@@ -115,7 +115,7 @@ class DeclaredSources:
         client = self._connection(source)
         offers = await client.offers(at_once=True)
         await check_names(source, client)
-        check_seen(source, {one.name: one for one in offers}, tools)
+        check_seen(source, {offer.name: offer for offer in offers}, tools)
         return await as_declared(client, await approve(self._kernel, source, offers, by, chosen=tools))
 
     async def withdraw(self, key: str, tools: Iterable[str], by: Principal) -> list[str]:
@@ -146,5 +146,5 @@ class DeclaredSources:
             state, problem = "unreachable", client.failure.message
         waiting = None
         if client.known_offers is not None:
-            waiting = sum(one.state in ("new", "changed") for one in standings(pins, client.known_offers))
+            waiting = sum(standing.state in ("new", "changed") for standing in standings(pins, client.known_offers))
         return SourceSummary(source, state, problem, len(pins), waiting)

@@ -44,10 +44,10 @@ def lock_text(pins: Iterable[ToolPin]) -> str:
     Characters that a reader would not see are written as escapes.
     """
     servers: dict[str, dict[str, Any]] = {}
-    for pin in sorted(pins, key=lambda one: (one.server, one.tool)):
+    for pin in sorted(pins, key=lambda entry: (entry.server, entry.tool)):
         servers.setdefault(pin.server, {})[pin.tool] = {"hash": pin.hash, "shape": shape_of(pin)}
     text = json.dumps({"version": VERSION, "servers": servers}, indent=2, ensure_ascii=False) + "\n"
-    return "".join(json.dumps(one)[1:-1] if is_hidden(one) else one for one in text)
+    return "".join(json.dumps(character)[1:-1] if is_hidden(character) else character for character in text)
 
 
 def read_lock(text: str) -> Locked:
@@ -63,11 +63,11 @@ def read_lock(text: str) -> Locked:
     members: Mapping[str, Any] = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
     if members.get("version") != VERSION or not isinstance(members.get("servers"), dict):
         raise DefinitionError(f"this is no lock file of version {VERSION}", hint=_HINT)
-    found: dict[str, dict[str, Offer]] = {}
+    offers: dict[str, dict[str, Offer]] = {}
     for key, tools in members["servers"].items():
         source = _source(key)
-        found[key] = {tool: _offer(source, tool, entry) for tool, entry in _mapping(key, tools).items()}
-    return found
+        offers[key] = {tool: _offer(source, tool, entry) for tool, entry in _mapping(key, tools).items()}
+    return offers
 
 
 async def import_lock(kernel: Kernel, locked: Locked, by: Actor, *, named: Collection[str] = ()) -> LockImport:
@@ -76,19 +76,21 @@ async def import_lock(kernel: Kernel, locked: Locked, by: Actor, *, named: Colle
     Tools with problems are left out and returned, but for those that are named, ``SOURCE/TOOL``. Pins of other sources
     stay as they are. Raises ``DefinitionError`` for a name that the file has not.
     """
-    known = {f"{key}/{tool}" for key, tools in locked.items() for tool in tools}
+    names = {f"{key}/{tool}" for key, tools in locked.items() for tool in tools}
     for name in named:
-        if name not in known:
-            raise DefinitionError(f"this lock file: {unknown('tool', name, known)}")
+        if name not in names:
+            raise DefinitionError(f"this lock file: {unknown('tool', name, names)}")
     changed: list[Standing] = []
     left_out: list[tuple[str, Offer]] = []
     for key, tools in locked.items():
-        there = standings(await kernel.store.pins.list(key), tools.values())
-        kept = {
-            one.name for one in there if one.problems and one.state != "approved" and f"{key}/{one.name}" not in named
+        current = standings(await kernel.store.pins.list(key), tools.values())
+        excluded = {
+            standing.name
+            for standing in current
+            if standing.problems and standing.state != "approved" and f"{key}/{standing.name}" not in named
         }
-        left_out += [(key, tools[name]) for name in sorted(kept)]
-        chosen = [one.name for one in there if one.name not in kept]
+        left_out += [(key, tools[name]) for name in sorted(excluded)]
+        chosen = [standing.name for standing in current if standing.name not in excluded]
         changed += await approve(kernel, _source(key), list(tools.values()), by, chosen=chosen)
     return LockImport(changed, left_out)
 
@@ -102,16 +104,16 @@ def _source(key: str) -> McpSource | ApiSource:
 
 def _offer(source: McpSource | ApiSource, tool: str, entry: object) -> Offer:
     """Return what was approved of a tool, examined as what its source says of it would be."""
-    what = f"{source.pin_key}: {tool}"
-    given = _mapping(what, entry)
-    shape = _mapping(f"{what}: shape", given.get("shape"))
+    label = f"{source.pin_key}: {tool}"
+    members = _mapping(label, entry)
+    shape = _mapping(f"{label}: shape", members.get("shape"))
     try:
-        is_whole = digest(shape) == given.get("hash") and shape.get("name") == tool
+        is_whole = digest(shape) == members.get("hash") and shape.get("name") == tool
     except NotCanonical:
         is_whole = False
     if not is_whole:
         raise DefinitionError(
-            f"{what}: its hash is not that of what it says: the file was changed by hand",
+            f"{label}: its hash is not that of what it says: the file was changed by hand",
             hint="write it again: capset mcp lock FILE",
         )
     offer = examined(tool, source.tool_name(tool), shape)
@@ -119,7 +121,7 @@ def _offer(source: McpSource | ApiSource, tool: str, entry: object) -> Offer:
     if isinstance(source, ApiSource) and not _is_request(shape):
         faults = (*faults, "it does not say what is sent")
     if faults:
-        raise DefinitionError(f"{what}: it cannot be used: {'; '.join(faults)}")
+        raise DefinitionError(f"{label}: it cannot be used: {'; '.join(faults)}")
     return offer
 
 
@@ -129,7 +131,7 @@ def _is_request(shape: Mapping[str, Any]) -> bool:
     return is_formed and shape["method"] in EFFECTS
 
 
-def _mapping(what: str, value: object) -> Mapping[str, Any]:
+def _mapping(label: str, value: object) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise DefinitionError(f"this is no lock file: {what} must be an object", hint=_HINT)
+        raise DefinitionError(f"this is no lock file: {label} must be an object", hint=_HINT)
     return cast("dict[str, Any]", value)

@@ -64,8 +64,8 @@ def unusable(name: str, problem: str) -> Offer:
     return Offer(name, {"name": name}, "", (problem,), is_unusable=True)
 
 
-def examined(name: str, here: str, shape: Mapping[str, Any], *, ignores_word_order: bool = False) -> Offer:
-    """Return what is said of a tool, with its problems; ``here`` is the name that the tool would have."""
+def examined(name: str, local_name: str, shape: Mapping[str, Any], *, ignores_word_order: bool = False) -> Offer:
+    """Return what is said of a tool, with its problems; ``local_name`` is the name that the tool would have."""
     size = len(json.dumps(shape, ensure_ascii=False).encode(errors="replace"))
     if size > MAX_SHAPE:  # nothing else is looked at: that would take long
         return unusable(name, f"its description and schemas have {size:,} bytes, more than {MAX_SHAPE:,}")
@@ -74,7 +74,7 @@ def examined(name: str, here: str, shape: Mapping[str, Any], *, ignores_word_ord
     except NotCanonical as error:
         return unusable(name, f"it has no canonical form: {error}")
     notes: list[str] = []
-    faults = tuple(_faults(here, name, shape, notes))
+    faults = tuple(_faults(local_name, name, shape, notes))
     problems = (*faults, *_suspicions(shape))
     return Offer(name, shape, shape_hash, problems, is_unusable=bool(faults), notes=tuple(notes))
 
@@ -103,21 +103,21 @@ def _sorted_member(name: str, member: Any) -> Any:  # JSON
     return sorted(_WORD.findall(member)) if is_text else _with_sorted_words(member)
 
 
-def distinct(offers: Sequence[Offer], here: Callable[[str], str]) -> Sequence[Offer]:
+def distinct(offers: Sequence[Offer], local_name_of: Callable[[str], str]) -> Sequence[Offer]:
     """Return offers in order; of those that would have one name here, all but the first are unusable."""
     first: dict[str, str] = {}
-    found: list[Offer] = []
-    for one in offers:
-        name = here(one.name)
-        other = first.setdefault(name, one.name)
-        same = () if other == one.name else (f"here it would be called {name}, as {other!r} is",)
-        found.append(one.with_problems(*same))
-    return found
+    distinct_offers: list[Offer] = []
+    for offer in offers:
+        name = local_name_of(offer.name)
+        other = first.setdefault(name, offer.name)
+        same = () if other == offer.name else (f"here it would be called {name}, as {other!r} is",)
+        distinct_offers.append(offer.with_problems(*same))
+    return distinct_offers
 
 
-def _faults(here: str, name: str, shape: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
+def _faults(local_name: str, name: str, shape: Mapping[str, Any], notes: list[str]) -> Iterator[str]:
     """Yield why a tool cannot be used; add to ``notes`` what of its schemas is not checked."""
-    if not TOOL.fullmatch(here):
+    if not TOOL.fullmatch(local_name):
         yield f"its name {shown(name)} has other characters than letters, digits, _, -, . and /, or too many"
     if cast("dict[str, Any]", shape.get("inputSchema", {})).get("type") != "object":
         yield "the schema of its arguments is not that of an object"
@@ -181,7 +181,7 @@ def _hidden_in(text: str) -> str | None:
 
 def _is_mixed(word: str) -> bool:
     """Return whether letters of several alphabets that look alike stand in one word."""
-    return not word.isascii() and len({script for one in word if (script := _script(one))}) > 1
+    return not word.isascii() and len({script for letter in word if (script := _script(letter))}) > 1
 
 
 @lru_cache(4_096)
@@ -200,22 +200,25 @@ def _named(letter: str) -> str:
 def shown(text: str) -> str:
     """Return a text, cut, with everything visible that is not."""
     cut = text if len(text) <= 200 else f"{text[:200]}…"
-    return "".join(one if one.isascii() and one.isprintable() else f"\\u{{{ord(one):x}}}" for one in cut)
+    return "".join(
+        character if character.isascii() and character.isprintable() else f"\\u{{{ord(character):x}}}"
+        for character in cut
+    )
 
 
 def described(shape: Mapping[str, Any]) -> list[str]:
     """Return what is said of a tool, line by line: its texts as they are read, its schemas as JSON."""
-    found: list[str] = []
-    for name, value in sorted(shape.items(), key=lambda one: (one[0] not in _TEXTS, one[0])):
+    lines: list[str] = []
+    for name, value in sorted(shape.items(), key=lambda member: (member[0] not in _TEXTS, member[0])):
         text = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
-        found += [f"{name}:", *(f"  {line}" for line in _visible(text).split("\n"))]
-    return found
+        lines += [f"{name}:", *(f"  {line}" for line in _visible(text).split("\n"))]
+    return lines
 
 
 def look_alikes(text: str) -> dict[str, str]:
     """Return the letters of a text that are of alphabets with doubles of Latin letters, each spelled out."""
-    return {one: f"\\u{{{ord(one):x}}}" for one in set(text) if _script(one) not in ("", "LATIN")}
+    return {letter: f"\\u{{{ord(letter):x}}}" for letter in set(text) if _script(letter) not in ("", "LATIN")}
 
 
 def _visible(text: str) -> str:
-    return "".join(f"\\u{{{ord(one):x}}}" if is_hidden(one) else one for one in text)
+    return "".join(f"\\u{{{ord(character):x}}}" if is_hidden(character) else character for character in text)

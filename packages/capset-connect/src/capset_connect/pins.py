@@ -125,8 +125,8 @@ class Standing:
 
 def standings(pins: Iterable[ToolPin], offers: Iterable[Offer]) -> list[Standing]:
     """Return every tool that is pinned or offered, by name."""
-    pinned, offered = {one.tool: one for one in pins}, {one.name: one for one in offers}
-    found: list[Standing] = []
+    pinned, offered = {entry.tool: entry for entry in pins}, {entry.name: entry for entry in offers}
+    tools: list[Standing] = []
     for name in sorted({*pinned, *offered}):
         pin, offer = pinned.get(name), offered.get(name)
         if pin is None:
@@ -135,8 +135,8 @@ def standings(pins: Iterable[ToolPin], offers: Iterable[Offer]) -> list[Standing
             state = "gone"
         else:
             state = "approved" if is_as_approved(pin, offer) else "changed"
-        found.append(Standing(name, state, pin, offer))
-    return found
+        tools.append(Standing(name, state, pin, offer))
+    return tools
 
 
 def is_as_approved(pin: ToolPin, offer: Offer) -> bool:
@@ -209,25 +209,27 @@ class SeenSource(Generic[Source]):
 
 
 async def look_at(
-    source: Source, pins: Sequence[ToolPin], there: AbstractAsyncContextManager[SourceClient]
+    source: Source, pins: Sequence[ToolPin], connection: AbstractAsyncContextManager[SourceClient]
 ) -> SeenSource[Source]:
     """Return how the tools of a source stand to their pins now; if it cannot be asked, the pins alone, and why."""
     try:
-        async with there as asked:
-            found = standings(pins, await asked.offers(at_once=True))
-            return SeenSource(source, await as_declared(asked, found), await asked.unmatched())
+        async with connection as client:
+            tools = standings(pins, await client.offers(at_once=True))
+            return SeenSource(source, await as_declared(client, tools), await client.unmatched())
     except CapsetError as error:
         problem = error.message if error.hint is None else f"{error.message}; {error.hint}"
-        return SeenSource(source, [Standing(one.tool, "approved", one, None) for one in pins], problem=problem)
+        return SeenSource(source, [Standing(pin.tool, "approved", pin, None) for pin in pins], problem=problem)
 
 
 async def as_declared(client: SourceClient, tools: Iterable[Standing]) -> list[Standing]:
     """Return tools as they stand; those that a declaration leaves out, and that are offered no more, as left out."""
-    found: list[Standing] = []
-    for one in tools:
-        is_left_out = one.offer is None and one.pin is not None and await client.leaves_out(shape_of(one.pin))
-        found.append(replace(one, state="left out") if is_left_out else one)
-    return found
+    declared_tools: list[Standing] = []
+    for standing in tools:
+        is_left_out = (
+            standing.offer is None and standing.pin is not None and await client.leaves_out(shape_of(standing.pin))
+        )
+        declared_tools.append(replace(standing, state="left out") if is_left_out else standing)
+    return declared_tools
 
 
 def capability_with(
@@ -249,10 +251,10 @@ def capability_with(
     )
 
 
-def pin_of(source: ToolSource, offer: Offer, who: str, now: str) -> ToolPin:
+def pin_of(source: ToolSource, offer: Offer, approver: str, now: str) -> ToolPin:
     """Return the pin of a tool as it is offered, with the members of its shape in their order."""
     shape = json.dumps(offer.shape, ensure_ascii=False, separators=(",", ":"))
-    return ToolPin(source.pin_key, offer.name, hash_of(offer.shape), shape, who, now)
+    return ToolPin(source.pin_key, offer.name, hash_of(offer.shape), shape, approver, now)
 
 
 def shape_of(pin: ToolPin) -> Mapping[str, Any]:  # JSON
@@ -274,16 +276,16 @@ async def check_names(source: ToolSource, client: SourceClient) -> None:
         )
 
 
-def check_seen(source: ToolSource, offers: Mapping[str, Offer], seen: Mapping[str, str]) -> None:
+def check_seen(source: ToolSource, offers: Mapping[str, Offer], chosen: Mapping[str, str]) -> None:
     """Raise ``DefinitionError`` for a tool that a source has not, and ``Conflict`` for one that is not as it was seen.
 
-    ``offers`` are its tools by name, ``seen`` the names and hashes of those to be approved.
+    ``offers`` are its tools by name, ``chosen`` the names and hashes of those to be approved.
     """
-    for name, wanted in seen.items():
+    for name, expected in chosen.items():
         if name not in offers:
             raise DefinitionError(f"{source.label}: {unknown('tool', name, offers)}")
-        if offers[name].hash != wanted:
-            raise Conflict(f"{source.label}: {name!r} is not as {wanted} any more: look at it again")
+        if offers[name].hash != expected:
+            raise Conflict(f"{source.label}: {name!r} is not as {expected} any more: look at it again")
 
 
 async def approve(
@@ -302,23 +304,25 @@ async def approve(
     pinned, and for a tool that cannot be called.
     """
     pins = await kernel.store.pins.list(source.pin_key)
-    found = {one.name: one for one in standings(pins, offers)}
+    by_name = {standing.name: standing for standing in standings(pins, offers)}
     names = None if chosen is None else set(chosen)
     for name in names or ():
-        if name not in found:
-            raise DefinitionError(f"{source.label}: {unknown('tool', name, found)}")
-        if (offer := found[name].offer) is not None and offer.is_unusable:
+        if name not in by_name:
+            raise DefinitionError(f"{source.label}: {unknown('tool', name, by_name)}")
+        if (offer := by_name[name].offer) is not None and offer.is_unusable:
             raise DefinitionError(f"{source.label}: {name!r} cannot be used: {'; '.join(offer.problems)}")
     changed = [
-        one
-        for one in found.values()
-        if one.state != "approved" and (not one.problems if names is None else one.name in names)
+        standing
+        for standing in by_name.values()
+        if standing.state != "approved" and (not standing.problems if names is None else standing.name in names)
     ]
     if changed:
-        add = [pin_of(source, one.offer, by.id, kernel.now()) for one in changed if one.offer is not None]
-        gone = [one.name for one in changed if one.offer is None]
+        add = [
+            pin_of(source, standing.offer, by.id, kernel.now()) for standing in changed if standing.offer is not None
+        ]
+        gone = [standing.name for standing in changed if standing.offer is None]
         hashes = {pin.tool: pin.hash for pin in add}
-        about = {"server": source.pin_key, "tools": {one.name: hashes.get(one.name) for one in changed}}
+        about = {"server": source.pin_key, "tools": {standing.name: hashes.get(standing.name) for standing in changed}}
         act = kernel.act(source.approval_act, about, by=by, **columns)
         await kernel.current.change_pins(source.pin_key, add, gone, act=act)
     return changed
@@ -336,10 +340,10 @@ async def withdraw(
 
     Raises ``DefinitionError`` for a name that is not pinned.
     """
-    known = {one.tool for one in await kernel.store.pins.list(source.pin_key)}
-    names = known if chosen is None else set(chosen)
-    for name in sorted(names - known):
-        raise DefinitionError(f"{source.label}: {unknown('tool', name, known)}")
+    pinned = {pin.tool for pin in await kernel.store.pins.list(source.pin_key)}
+    names = pinned if chosen is None else set(chosen)
+    for name in sorted(names - pinned):
+        raise DefinitionError(f"{source.label}: {unknown('tool', name, pinned)}")
     if names:
         about = {"server": source.pin_key, "tools": dict.fromkeys(names)}
         act = kernel.act(source.approval_act, about, by=by, **columns)
@@ -352,11 +356,11 @@ async def pins_of(kernel: Kernel, source: DeclaredSource, offers: Ask) -> list[T
 
     One whose approvals were taken back has been used before.
     """
-    known = await kernel.store.pins.list(source.pin_key)
-    if not known and source.trust_first_use and not await _was_approved(kernel, source):
+    pins = await kernel.store.pins.list(source.pin_key)
+    if not pins and source.trust_first_use and not await _was_approved(kernel, source):
         await approve(kernel, source, await offers(), FIRST_USE)
-        known = await kernel.store.pins.list(source.pin_key)
-    return list(known)
+        pins = await kernel.store.pins.list(source.pin_key)
+    return list(pins)
 
 
 async def _was_approved(kernel: Kernel, source: ToolSource) -> bool:
@@ -452,16 +456,16 @@ class Guard:
         return f"The approval of the tool {pin.tool!r} of the {self._source.label} was taken back"
 
     async def _looked(self, problem: Callable[[Sequence[Offer]], str | None]) -> str | None:
-        found = problem(await self._offers())
-        if found is None or self._latest is None:
-            return found
+        message = problem(await self._offers())
+        if message is None or self._latest is None:
+            return message
         return problem(await self._latest())
 
     def _misnamed(self, offers: Sequence[Offer]) -> str | None:
         return None if self._rules is None else self._rules.problem(self._source.label, offers)
 
     def _difference(self, pin: ToolPin, offers: Iterable[Offer]) -> str | None:
-        offer = next((one for one in offers if one.name == pin.tool), None)
+        offer = next((candidate for candidate in offers if candidate.name == pin.tool), None)
         if offer is None:
             return f"The {self._source.label} has no tool {pin.tool!r} any more"
         if is_as_approved(pin, offer):

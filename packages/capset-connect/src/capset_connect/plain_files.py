@@ -20,28 +20,28 @@ _TOML_LINE: Final = re.compile(r"\(at line (\d+),")
 
 
 class Unparsable(DefinitionError):
-    """A file that cannot be parsed; ``line`` is the place, if known, and ``told`` the problem, without the path."""
+    """A file that cannot be parsed; ``line`` is the place, if known, and ``reason`` the problem, without the path."""
 
-    def __init__(self, where: str, told: str, line: int | None = None, column: int | None = None) -> None:
+    def __init__(self, where: str, reason: str, line: int | None = None, column: int | None = None) -> None:
         place = f", line {line}, column {column}" if line is not None and column is not None else ""
-        super().__init__(f"{where}{place}: {told}")
+        super().__init__(f"{where}{place}: {reason}")
         self.line = line
-        self.told = told
+        self.told = reason
 
 
-def read_text(path: Path, what: str) -> str:
-    """Return the text of a file to be parsed; ``what`` describes it in errors: ``an agent file``.
+def read_text(path: Path, kind: str) -> str:
+    """Return the text of a file to be parsed; ``kind`` describes it in errors: ``an agent file``.
 
     Raises ``DefinitionError`` for a file with another suffix, and one that cannot be read, is too large or is not
     UTF-8.
     """
     if path.suffix.lower() not in _PARSERS:
-        raise DefinitionError(f"{path}: {what} ends in {', '.join(_PARSERS)}")
+        raise DefinitionError(f"{path}: {kind} ends in {', '.join(_PARSERS)}")
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise DefinitionError(f"{path}: {what} has at most {MAX_BYTES} bytes")
+            raise DefinitionError(f"{path}: {kind} has at most {MAX_BYTES} bytes")
         return content.decode("utf-8-sig")
     except OSError as error:
         raise DefinitionError(f"{path}: cannot be read: {error.strerror}") from None
@@ -88,11 +88,11 @@ def _parse_yaml(text: str, where: str) -> Any:
         """A loader that refuses duplicate keys; by default, the last would win."""
 
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # keys of any type
-            known: set[str] = set()
+            keys: set[str] = set()
             for key in [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]:
-                if key.value in known:
+                if key.value in keys:
                     raise yaml.MarkedYAMLError(problem=f"{key.value!r} stands there twice", problem_mark=key.start_mark)
-                known.add(key.value)
+                keys.add(key.value)
             return super().construct_mapping(node, deep)
 
         def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
@@ -134,20 +134,20 @@ def _parse_toml(text: str, where: str) -> Any:
             raise ValueError(_TOO_LONG)
         return data
     except ValueError as error:  # TOMLDecodeError, or that of an overlong integer
-        found = _TOML_LINE.search(str(error))
-        raise Unparsable(where, f"not TOML: {error}", int(found[1]) if found else None) from None
+        match = _TOML_LINE.search(str(error))
+        raise Unparsable(where, f"not TOML: {error}", int(match[1]) if match else None) from None
 
 
 def _values_in(data: object) -> Iterator[object]:
     """Yield all values of data without cycles."""
-    left = [data]
-    while left:
-        one = left.pop()
-        yield one
-        if isinstance(one, dict):
-            left += cast("dict[str, object]", one).values()
-        elif isinstance(one, list):
-            left += cast("list[object]", one)
+    pending = [data]
+    while pending:
+        node = pending.pop()
+        yield node
+        if isinstance(node, dict):
+            pending += cast("dict[str, object]", node).values()
+        elif isinstance(node, list):
+            pending += cast("list[object]", node)
 
 
 def _is_too_long(value: object) -> bool:

@@ -51,29 +51,29 @@ Rules = Mapping[str, ToolRules]
 """Rules by the names of tools, as those who wrote them call them, or ``*``."""
 
 
-def checked_rules(owner: str, given: Mapping[str, Mapping[str, Any]]) -> Rules:  # as they may come from a file
+def checked_rules(owner: str, declared: Mapping[str, Mapping[str, Any]]) -> Rules:  # as they may come from a file
     """Return rules, frozen. Raises ``DefinitionError``, naming the tool and the rule."""
-    found: dict[str, ToolRules] = {}
-    for name, one in mapped(owner, given or {}).items():
-        what = f"{owner} of {name!r}"
-        rules = {**mapped(what, one)}
+    checked: dict[str, ToolRules] = {}
+    for name, members in mapped(owner, declared or {}).items():
+        label = f"{owner} of {name!r}"
+        rules = {**mapped(label, members)}
         for rule in rules:
             if rule not in ToolRules.__annotations__:
-                raise DefinitionError(f"{what}: {unknown('rule', rule, ToolRules.__annotations__)}")
+                raise DefinitionError(f"{label}: {unknown('rule', rule, ToolRules.__annotations__)}")
         if rules.get("approval", "auto") not in ("auto", "ask"):
-            raise DefinitionError(f"{what}: approval is auto or ask; got {rules['approval']!r:.80}")
+            raise DefinitionError(f"{label}: approval is auto or ask; got {rules['approval']!r:.80}")
         if rules.get("unchecked_patterns", "allow") not in ("allow", "refuse"):
             raise DefinitionError(
-                f"{what}: unchecked_patterns is allow or refuse; got {rules['unchecked_patterns']!r:.80}"
+                f"{label}: unchecked_patterns is allow or refuse; got {rules['unchecked_patterns']!r:.80}"
             )
-        own = ("arguments", "unchecked_patterns")
-        checked_options(what, {rule: value for rule, value in rules.items() if rule not in own})
+        non_options = ("arguments", "unchecked_patterns")
+        checked_options(label, {rule: value for rule, value in rules.items() if rule not in non_options})
         if "permissions" in rules:
-            rules["permissions"] = checked_permissions(what, rules["permissions"])
+            rules["permissions"] = checked_permissions(label, rules["permissions"])
         if "arguments" in rules:
-            _allowed(what, rules["arguments"])
-        found[name] = cast("ToolRules", MappingProxyType(copied(what, rules)))
-    return MappingProxyType(found)
+            _allowed(label, rules["arguments"])
+        checked[name] = cast("ToolRules", MappingProxyType(copied(label, rules)))
+    return MappingProxyType(checked)
 
 
 def rules_of(rules: Rules, name: str) -> ToolRules:
@@ -99,12 +99,14 @@ def options_of(
     """
     options: dict[str, Any] = {"effect": "destructive", "timeout": timeout, **rules}
     options["permissions"] = frozenset(permissions) | frozenset(rules.get("permissions", ()))
-    own: list[Policy] = []
+    rule_policies: list[Policy] = []
     if (allowed := options.pop("arguments", None)) is not None:
-        own.append(Policy(f"{owner}:arguments", _ArgumentPolicy(owner, allowed, names, unknown), phase="call"))
+        rule_policies.append(
+            Policy(f"{owner}:arguments", _ArgumentPolicy(owner, allowed, names, unknown), phase="call")
+        )
     if options.pop("unchecked_patterns", "allow") == "refuse":
-        own.append(Policy(f"{owner}:patterns", _refuse_unchecked_patterns, phase="call"))
-    return {**options, "policies": [*policies, *own]}
+        rule_policies.append(Policy(f"{owner}:patterns", _refuse_unchecked_patterns, phase="call"))
+    return {**options, "policies": [*policies, *rule_policies]}
 
 
 def effect_of(effect: Effect, annotations: Mapping[str, Any]) -> Effect:
@@ -117,12 +119,12 @@ def effect_of(effect: Effect, annotations: Mapping[str, Any]) -> Effect:
     return _EFFECTS[max(_EFFECTS.index(effect), _EFFECTS.index(hinted))]
 
 
-def unknown_arguments(rules: Rules, name: str, known: Collection[str]) -> list[str]:
+def unknown_arguments(rules: Rules, name: str, schema_names: Collection[str]) -> list[str]:
     """Return the arguments that a tool's own rules name, and that are not among those that its schema names, if any.
 
     Rules of every tool (``*``) may name arguments that some of them have not.
     """
-    return sorted(set(rules.get(name, {}).get("arguments", {})) - set(known)) if known else []
+    return sorted(set(rules.get(name, {}).get("arguments", {})) - set(schema_names)) if schema_names else []
 
 
 class RuleNames:
@@ -132,12 +134,12 @@ class RuleNames:
 
     Args:
         rules: the names.
-        known: returns the names that rules may have, given what the source offers.
+        names_of: returns the names that rules may have, given what the source offers.
     """
 
-    def __init__(self, rules: Iterable[str], known: Callable[[Sequence[Offer]], Collection[str]]) -> None:
+    def __init__(self, rules: Iterable[str], names_of: Callable[[Sequence[Offer]], Collection[str]]) -> None:
         self._given = frozenset(rules) - {EVERY}
-        self._known = known
+        self._known = names_of
         self._last: tuple[Sequence[Offer], str | None] | None = None
 
     def __bool__(self) -> bool:
@@ -153,15 +155,15 @@ class RuleNames:
         return self._last[1]
 
     def _compared(self, label: str, offers: Sequence[Offer]) -> str | None:
-        known = self._known(offers)
-        strays = sorted(self._given.difference(known))
+        names = self._known(offers)
+        strays = sorted(self._given.difference(names))
         if not strays:
             return None
         # Other names are not shown: they are texts of others, and a model may read this.
-        meant = ((one, closest(one, known)) for one in strays[:_SHOWN])
-        told = ", ".join(repr(one) + (f" (did you mean {near!r}?)" if near else "") for one, near in meant)
+        meant = ((stray, closest(stray, names)) for stray in strays[:_SHOWN])
+        summary = ", ".join(repr(stray) + (f" (did you mean {near!r}?)" if near else "") for stray, near in meant)
         more = ", …" if len(strays) > _SHOWN else ""
-        return f"No tool of the {label} may be called while its rules name tools that it has not: {told}{more}"
+        return f"No tool of the {label} may be called while its rules name tools that it has not: {summary}{more}"
 
 
 class _ArgumentPolicy:
@@ -182,13 +184,13 @@ class _ArgumentPolicy:
             return deny(f"The rules for this tool name arguments that it has not: {self._unknown}")
         arguments = dict(request.arguments or {})
         if strays := sorted(arguments.keys() - self._listed):
-            listed = ", ".join(f"{name!r:.80}" for name in strays[:_SHOWN])
-            return deny(f"These arguments are listed neither in the rules for this tool nor in its schema: {listed}")
+            details = ", ".join(f"{name!r:.80}" for name in strays[:_SHOWN])
+            return deny(f"These arguments are listed neither in the rules for this tool nor in its schema: {details}")
         try:
             self._schema.check(arguments)
         except SchemaMismatch as error:
-            listed = "; ".join(f"{field.path or 'the arguments'}: {field.expected}" for field in error.fields[:_SHOWN])
-            return deny(f"These arguments are not allowed here: {listed}")
+            details = "; ".join(f"{field.path or 'the arguments'}: {field.expected}" for field in error.fields[:_SHOWN])
+            return deny(f"These arguments are not allowed here: {details}")
         return allow()
 
 
@@ -199,12 +201,12 @@ def _refuse_unchecked_patterns(request: Request) -> Decision:
     return allow()
 
 
-def _allowed(owner: str, given: object) -> JsonSchema:
+def _allowed(owner: str, declared: object) -> JsonSchema:
     """Return the schema of the arguments that are allowed, which is open for all others."""
     properties: dict[str, Any] = {}
     required: list[str] = []
-    for name, one in mapped(f"{owner}: arguments", given).items():
-        schema: dict[str, Any] = mapped(f"{owner}: arguments: {name}", one)
+    for name, definition in mapped(f"{owner}: arguments", declared).items():
+        schema: dict[str, Any] = mapped(f"{owner}: arguments: {name}", definition)
         if isinstance(is_required := schema.get("required"), bool):
             del schema["required"]
             required += [name] * is_required

@@ -24,14 +24,16 @@ from capset_connect.sources import Source
 AnySource = TypeVar("AnySource", bound=Source)
 
 
-def server_states(seen: Iterable[SeenSource[McpServer]]) -> AgentServerStates:
+def server_states(reports: Iterable[SeenSource[McpServer]]) -> AgentServerStates:
     """Return the wire shape of MCP servers, without what is said of each tool."""
-    return AgentServerStates(items=[_server_state(one, [tool_state(one, tool) for tool in one.tools]) for one in seen])
+    return AgentServerStates(
+        items=[_server_state(report, [tool_state(report, tool) for tool in report.tools]) for report in reports]
+    )
 
 
-def server_page(seen: SeenSource[McpServer], *, limit: int, cursor: str | None) -> AgentServerState:
+def server_page(report: SeenSource[McpServer], *, limit: int, cursor: str | None) -> AgentServerState:
     """Return one page of the tools of an MCP server, with what was approved of each, and what is said of it now."""
-    return _server_state(seen, *_page(seen, limit, cursor))
+    return _server_state(report, *_page(report, limit, cursor))
 
 
 def source_shape(summary: SourceSummary, *, is_operator: bool) -> ToolSourceShape:
@@ -51,16 +53,16 @@ def source_shape(summary: SourceSummary, *, is_operator: bool) -> ToolSourceShap
 
 
 def source_page(
-    summary: SourceSummary, seen: SeenSource[Source], *, is_operator: bool, limit: int, cursor: str | None
+    summary: SourceSummary, report: SeenSource[Source], *, is_operator: bool, limit: int, cursor: str | None
 ) -> ToolSourceState:
     """Return the wire shape of a source of the configuration, with one page of its tools."""
-    tools, following = _page(seen, limit, cursor)
-    said: dict[str, Any] = {**dict(source_shape(summary, is_operator=is_operator))}
-    said["problem"] = seen.problem or summary.problem
-    return ToolSourceState(**said, tools=tools, unmatched=list(seen.unmatched), next=following)
+    tools, following = _page(report, limit, cursor)
+    members: dict[str, Any] = {**dict(source_shape(summary, is_operator=is_operator))}
+    members["problem"] = report.problem or summary.problem
+    return ToolSourceState(**members, tools=tools, unmatched=list(report.unmatched), next=following)
 
 
-def tool_state(seen: SeenSource[AnySource], tool: Standing, *, is_whole: bool = False) -> ServerToolShape:
+def tool_state(report: SeenSource[AnySource], tool: Standing, *, is_whole: bool = False) -> ServerToolShape:
     """Return the wire shape of a tool; if it ``is_whole``, with what was approved and what is said now."""
     pin, offer = tool.pin, tool.offer
     before = None if pin is None else dict(shape_of(pin))
@@ -69,10 +71,10 @@ def tool_state(seen: SeenSource[AnySource], tool: Standing, *, is_whole: bool = 
     differs = is_whole and tool.state != "approved"
     return ServerToolShape(
         tool=tool.name,
-        state=seen.state(tool),
+        state=report.state(tool),
         hash=None if offer is None else offer.hash,
         approved=pin and ToolApprovalShape(hash=pin.hash, by=pin.approved_by, at=pin.approved_at),
-        effect=effect_in_source(seen.source, shape) or "destructive",
+        effect=effect_in_source(report.source, shape) or "destructive",
         problems=list(tool.problems),
         notes=list(tool.notes),
         before=before if differs else None,
@@ -98,21 +100,21 @@ def _address(source: Source) -> str:
     return source.url or next(iter(source.command))
 
 
-def _page(seen: SeenSource[AnySource], limit: int, cursor: str | None) -> tuple[list[ServerToolShape], str | None]:
+def _page(report: SeenSource[AnySource], limit: int, cursor: str | None) -> tuple[list[ServerToolShape], str | None]:
     first = int(cursor or 0)
-    tools = list(fitting_items(tool_state(seen, one, is_whole=True) for one in seen.tools[first : first + limit]))
+    tools = list(fitting_items(tool_state(report, tool, is_whole=True) for tool in report.tools[first : first + limit]))
     after = first + len(tools)
-    return tools, str(after) if after < len(seen.tools) else None
+    return tools, str(after) if after < len(report.tools) else None
 
 
 def _server_state(
-    seen: SeenSource[McpServer], tools: list[ServerToolShape], following: str | None = None
+    report: SeenSource[McpServer], tools: list[ServerToolShape], following: str | None = None
 ) -> AgentServerState:
     return AgentServerState(
-        name=seen.source.name,
-        url=seen.source.url or "",
+        name=report.source.name,
+        url=report.source.url or "",
         tools=tools,
-        unmatched=list(seen.unmatched),
-        problem=seen.problem,
+        unmatched=list(report.unmatched),
+        problem=report.problem,
         next=following,
     )

@@ -35,8 +35,8 @@ async def test_a_lock_file_carries_pins_to_another_database(tmp_path: Path) -> N
     async with Kernel(store="memory://") as kernel:
         added = await import_lock(kernel, read_lock(text), EVE)
         pins = await kernel.store.pins.list()
-        assert [one.name for one in added.changed] == ["add", "count", "environment"]
-        assert {one.approved_by for one in pins} == {"eve"}
+        assert [standing.name for standing in added.changed] == ["add", "count", "environment"]
+        assert {pin.approved_by for pin in pins} == {"eve"}
         assert lock_text(pins) == text
         assert (await import_lock(kernel, read_lock(text), EVE)).changed == []
         (act,) = await records_of(kernel.audit, act="mcp.approve")
@@ -52,7 +52,7 @@ async def test_what_a_lock_file_has_no_more_is_no_longer_approved(tmp_path: Path
     async with Kernel(store="memory://") as kernel:
         await import_lock(kernel, read_lock(text), EVE)
         await import_lock(kernel, read_lock(json.dumps(data)), EVE)
-        assert "count" not in [one.tool for one in await kernel.store.pins.list()]
+        assert "count" not in [pin.tool for pin in await kernel.store.pins.list()]
         assert len(await records_of(kernel.audit, act="mcp.approve")) == 2
 
 
@@ -102,16 +102,16 @@ async def test_what_a_reader_would_not_see_is_written_as_an_escape_and_imported_
     assert r"Add.\u200b \udb40\udc41\u202e Größe 数 ❤\ufe0f" in text
     async with Kernel(store="memory://") as kernel:
         before = await import_lock(kernel, read_lock(text), EVE)
-        assert [(key, one.name) for key, one in before.left_out] == [("shelf", "add")]
+        assert [(key, offer.name) for key, offer in before.left_out] == [("shelf", "add")]
         assert "U+200B" in before.left_out[0][1].problems[0]
-        assert {one.tool for one in await kernel.store.pins.list("shelf")} == {"count"}
+        assert {pin.tool for pin in await kernel.store.pins.list("shelf")} == {"count"}
         with pytest.raises(DefinitionError, match="did you mean 'shelf/add'"):
             await import_lock(kernel, read_lock(text), EVE, named=["shelf/ad"])
         after = await import_lock(kernel, read_lock(text), EVE, named=["shelf/add"])
-        assert ([one.name for one in after.changed], after.left_out) == (["add"], [])
+        assert ([standing.name for standing in after.changed], after.left_out) == (["add"], [])
         assert lock_text(await kernel.store.pins.list()) == text
-        again = await import_lock(kernel, read_lock(text), EVE)
-        assert (again.changed, again.left_out) == ([], []), "it is approved already"
+        repeated = await import_lock(kernel, read_lock(text), EVE)
+        assert (repeated.changed, repeated.left_out) == ([], []), "it is approved already"
         assert len(await records_of(kernel.audit, act="mcp.approve")) == 2
         (act,) = await records_of(kernel.audit, act="api.approve")
         assert act.principal == "eve"
@@ -121,8 +121,8 @@ async def test_what_a_reader_would_not_see_is_written_as_an_escape_and_imported_
 async def test_what_is_left_out_keeps_the_pin_that_it_had() -> None:
     async with Kernel(store="memory://") as kernel:
         await import_lock(kernel, read_lock(lock_text([pinned("shelf")])), EVE)
-        found = await import_lock(kernel, read_lock(lock_text([pinned("shelf", description="Аdd.")])), EVE)
-        assert [one.name for _, one in found.left_out] == ["add"], "a Cyrillic letter among Latin ones"
+        imported = await import_lock(kernel, read_lock(lock_text([pinned("shelf", description="Аdd.")])), EVE)
+        assert [offer.name for _, offer in imported.left_out] == ["add"], "a Cyrillic letter among Latin ones"
         (pin,) = await kernel.store.pins.list("shelf")
         assert json.loads(pin.shape)["description"] == "Add."
 

@@ -22,9 +22,9 @@ def decided(allowed: dict[str, Any], arguments: dict[str, Any], names: Collectio
         "mcp:files_read", {"arguments": allowed}, permissions=(), policies=(), timeout=1.0, names=names
     )
     (policy,) = options["policies"]
-    found = policy.evaluate(Request({}, Principal("ada"), None, arguments))
-    assert isinstance(found, Decision)
-    return found
+    decision = policy.evaluate(Request({}, Principal("ada"), None, arguments))
+    assert isinstance(decision, Decision)
+    return decision
 
 
 @pytest.mark.spec("M6")
@@ -48,9 +48,9 @@ def test_rules_stay_as_they_were_given() -> None:
     ],
 )
 def test_arguments_that_are_not_allowed_are_denied(arguments: dict[str, Any], reason: str | None) -> None:
-    found = decided(PATHS, arguments)
-    assert (found.kind == "deny") is (reason is not None)
-    assert (reason or "") in (found.reason or "")
+    decision = decided(PATHS, arguments)
+    assert (decision.kind == "deny") is (reason is not None)
+    assert (reason or "") in (decision.reason or "")
 
 
 @pytest.mark.spec("M6", "T63")
@@ -59,8 +59,8 @@ def test_a_name_that_neither_the_rules_nor_the_schema_list_is_refused(
     ruled: set[str], names: set[str], given_names: set[str]
 ) -> None:
     rules: dict[str, Any] = {name: {"const": 1} for name in ruled}
-    found = decided(rules, dict.fromkeys(given_names, 1), sorted(names))
-    assert (found.kind == "deny") is bool(given_names - ruled - names)
+    decision = decided(rules, dict.fromkeys(given_names, 1), sorted(names))
+    assert (decision.kind == "deny") is bool(given_names - ruled - names)
 
 
 @pytest.mark.spec("M6")
@@ -93,8 +93,8 @@ def test_a_rule_for_an_argument_that_the_tool_has_not_refuses_its_calls() -> Non
         unknown=["repository"],
     )
     (policy,) = options["policies"]
-    found = policy.evaluate(Request({}, Principal("ada"), None, {"repo": "other"}))
-    assert (found.kind, "repository" in found.reason) == ("deny", True)
+    decision = policy.evaluate(Request({}, Principal("ada"), None, {"repo": "other"}))
+    assert (decision.kind, "repository" in decision.reason) == ("deny", True)
 
 
 @pytest.mark.spec("M6")
@@ -106,11 +106,11 @@ def test_rules_of_every_tool_hold_as_far_as_its_own_say_nothing_else() -> None:
 
 @pytest.mark.spec("M6")
 def test_permissions_are_those_of_the_server_and_of_the_tool() -> None:
-    own = Policy("own", lambda _: True)
+    policy = Policy("own", lambda _: True)
     given_rules: ToolRules = {"permissions": {"a:write"}, "timeout": 2.0}
-    options = options_of("mcp:a", given_rules, permissions={"a:use"}, policies=[own], timeout=1.0, names=())
+    options = options_of("mcp:a", given_rules, permissions={"a:use"}, policies=[policy], timeout=1.0, names=())
     assert options["permissions"] == {"a:use", "a:write"}
-    assert (options["timeout"], options["effect"], options["policies"]) == (2.0, "destructive", [own])
+    assert (options["timeout"], options["effect"], options["policies"]) == (2.0, "destructive", [policy])
 
 
 @pytest.mark.spec("M6")

@@ -95,10 +95,12 @@ class CapsetProvider(ContextProvider):
     async def tools(self) -> Sequence[FunctionTool]:
         """Return the tools that are in play now, as the framework's own."""
         offered = await self._offers.offered()
-        made = {one.name: self._made.get(one.name) for one in offered}
+        previous = {offer.name: self._made.get(offer.name) for offer in offered}
         self._made = {
-            one.name: found if (found := made[one.name]) and found.hash == one.hash else _SessionTool(one, self._offers)
-            for one in offered
+            offer.name: tool
+            if (tool := previous[offer.name]) and tool.hash == offer.hash
+            else _SessionTool(offer, self._offers)
+            for offer in offered
         }
         return list(self._made.values())
 
@@ -142,16 +144,16 @@ class _SessionTool(FunctionTool):
 
     async def _call(self, /, *, capset_context: FunctionInvocationContext, **_: Any) -> CallAnswer:
         """Call the tool with the arguments in its context: the framework's call takes one away that has its name."""
-        told = capset_context.metadata
+        metadata = capset_context.metadata
         span = get_current_span().get_span_context()
         answer = await self.offers.call(
             self.name,
             _as_made(cast("dict[str, Any]", capset_context.arguments), self._schema),
-            id=told.get("call_id"),
-            run=f"{span.trace_id:032x}" if span.is_valid else told.get(_RUN),
+            id=metadata.get("call_id"),
+            run=f"{span.trace_id:032x}" if span.is_valid else metadata.get(_RUN),
             trace=traceparent_of(span) if span.is_valid else None,
         )
-        told[_ANSWER] = answer
+        metadata[_ANSWER] = answer
         return answer
 
 
@@ -167,10 +169,10 @@ class _Requests(ChatMiddleware):
         if tools or "tools" in options:
             # The loop around this finds the tools of calls in the same list, so it is changed and not replaced.
             live: list[object] = options.setdefault("tools", [])
-            live[:] = [*(one for one in live if not self._provider.has_made(one)), *tools]
+            live[:] = [*(tool for tool in live if not self._provider.has_made(tool)), *tools]
         if text := await self._provider.instructions():
-            own = {"instructions": options["instructions"]} if "instructions" in options else None
-            context.options = {**options, **merge_chat_options(own, {"instructions": text})}
+            agent_options = {"instructions": options["instructions"]} if "instructions" in options else None
+            context.options = {**options, **merge_chat_options(agent_options, {"instructions": text})}
         await call_next()
 
 
@@ -192,8 +194,8 @@ class _Calls(FunctionMiddleware):
             occurrence: str = context.metadata.get("function_call_occurrence_id", call_id)
             arguments = cast("Mapping[str, Any]", context.arguments)
             call = Content.from_function_call(call_id, context.function.name, arguments=arguments, id=occurrence)
-            told = {**answer.metadata, "reason": answer.text}
-            context.result = Content.from_function_approval_request(occurrence, call, additional_properties=told)
+            properties = {**answer.metadata, "reason": answer.text}
+            context.result = Content.from_function_approval_request(occurrence, call, additional_properties=properties)
 
 
 def _contents(answer: CallAnswer) -> list[Content]:
@@ -237,42 +239,46 @@ def import_agent_framework_tools(
     those that take the context of a run.
     """
     checked: list[FunctionTool] = []
-    for one in normalize_tools(tools):
-        if not isinstance(one, FunctionTool) or one.func is None:
+    for tool in normalize_tools(tools):
+        if not isinstance(tool, FunctionTool) or tool.func is None:
             raise DefinitionError(
-                f"capability {name!r:.80}: function tools of Agent Framework were expected; got {one!s:.80}",
+                f"capability {name!r:.80}: function tools of Agent Framework were expected; got {tool!s:.80}",
                 hint="tools of an MCP server are those of capset_connect.mcp.McpServer",
             )
-        if any("FunctionInvocationContext" in str(hint) for hint in _hints(one.func)):
+        if any("FunctionInvocationContext" in str(hint) for hint in _hints(tool.func)):
             raise DefinitionError(
-                f"capability {name!r:.80}: {one.name!r} takes a FunctionInvocationContext, which only a run has",
+                f"capability {name!r:.80}: {tool.name!r} takes a FunctionInvocationContext, which only a run has",
                 hint="leave it out, or make it a tool of capset's, with capset.Context",
             )
-        checked.append(one)
-    found = {one.name: one for one in checked}
-    given: dict[str, ToolRules] = {
-        key: {"approval": "ask"} for key, one in found.items() if one.approval_mode == "always_require"
+        checked.append(tool)
+    by_name = {function_tool.name: function_tool for function_tool in checked}
+    rules: dict[str, ToolRules] = {
+        key: {"approval": "ask"}
+        for key, function_tool in by_name.items()
+        if function_tool.approval_mode == "always_require"
     }
-    given |= {key: {**given.get(key, {}), **own} for key, own in (options.get("rules") or {}).items()}
+    rules |= {key: {**rules.get(key, {}), **override} for key, override in (options.get("rules") or {}).items()}
 
     async def call(key: str, arguments: dict[str, Any]) -> Any:  # JSON data
-        one = found[key]
+        function_tool = by_name[key]
         try:
-            if one.input_model is not None:  # it may ask for more than its schema
-                one.input_model.model_validate(arguments)
+            if function_tool.input_model is not None:  # it may ask for more than its schema
+                function_tool.input_model.model_validate(arguments)
         except ValidationError as error:
             fields = validation_fields(error, list(arguments), arguments)
             raise ToolError(f"Invalid arguments for {key!r}", code="invalid_arguments", fields=fields) from error
         try:
-            result = await one.invoke(arguments=arguments, skip_parsing=True)
-            shown = one.result_parser(result) if callable(one.result_parser) else result
+            result = await function_tool.invoke(arguments=arguments, skip_parsing=True)
+            parsed = function_tool.result_parser(result) if callable(function_tool.result_parser) else result
         except ToolException as error:
             raise ToolError(str(error)) from error
-        return _data(shown)
+        return _data(parsed)
 
-    options["rules"] = given
+    options["rules"] = rules
     return import_tools(
-        [one.to_json_schema_spec() for one in checked],  # a list, so that two of one name are refused
+        [
+            function_tool.to_json_schema_spec() for function_tool in checked
+        ],  # a list, so that two of one name are refused
         name=name,
         handler=call,
         effect=effect,
@@ -286,15 +292,15 @@ def _hints(function: Callable[..., Any]) -> Iterable[object]:
     try:
         return get_type_hints(getattr(function, "func", called)).values()
     except NameError:  # of a type that is imported for type checkers alone
-        return [one.annotation for one in signature(function).parameters.values()]
+        return [parameter.annotation for parameter in signature(function).parameters.values()]
 
 
 def _data(result: object) -> object:
     """Return a tool's result as JSON data; of the framework's texts, the text."""
     contents = cast("list[object]", result) if isinstance(result, list) else [result]
-    if not any(isinstance(one, Content) for one in contents):
+    if not any(isinstance(content, Content) for content in contents):
         return to_jsonable_python(result, fallback=str)
     parsed = FunctionTool.parse_result(result)
-    if all(one.type == "text" for one in parsed):
-        return "\n".join(one.text or "" for one in parsed)
-    return [one.to_dict() for one in parsed]
+    if all(content.type == "text" for content in parsed):
+        return "\n".join(content.text or "" for content in parsed)
+    return [content.to_dict() for content in parsed]

@@ -155,9 +155,9 @@ class CapsetClient(ClaudeSDKClient):
                 self._unanswered = max(0, self._unanswered - 1)
             yield message
 
-    def _with_session(self, given: ClaudeAgentOptions) -> ClaudeAgentOptions:
-        own = cast("dict[str, Any]", given.mcp_servers)  # checked when this was made
-        hooks = {event: [*matchers] for event, matchers in (given.hooks or {}).items()}
+    def _with_session(self, options: ClaudeAgentOptions) -> ClaudeAgentOptions:
+        servers = cast("dict[str, Any]", options.mcp_servers)  # checked when this was made
+        hooks = {event: [*matchers] for event, matchers in (options.hooks or {}).items()}
         hooks.setdefault("PreToolUse", []).append(
             HookMatcher(matcher=f"mcp__{self._name}__.*", hooks=[self._before_call])
         )
@@ -165,21 +165,23 @@ class CapsetClient(ClaudeSDKClient):
         # Claude Code has this event, and the SDK the type of its output, but not yet its name.
         hooks.setdefault(cast("HookEvent", "PostToolBatch"), []).append(HookMatcher(hooks=[self._before_step]))
         return replace(
-            given,
-            mcp_servers={**own, self._name: self.server},
-            allowed_tools=[*given.allowed_tools, f"mcp__{self._name}"],  # the session decides
-            system_prompt=_joined(given.system_prompt, self._told),
+            options,
+            mcp_servers={**servers, self._name: self.server},
+            allowed_tools=[*options.allowed_tools, f"mcp__{self._name}"],  # the session decides
+            system_prompt=_joined(options.system_prompt, self._told),
             hooks=hooks,
         )
 
-    async def _before_call(self, given: HookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
+    async def _before_call(
+        self, hook_input: HookInput, tool_use_id: str | None, context: HookContext
+    ) -> HookJSONOutput:
         """Note the SDK's session, which MCP's requests do not name, and suspend a call that needs an approval."""
-        self._run = given["session_id"]
+        self._run = hook_input["session_id"]
         # Claude Code suspends one call of the main agent; any other reads that it needs an approval.
-        if given["hook_event_name"] != "PreToolUse" or not self._defers or "agent_id" in given:
+        if hook_input["hook_event_name"] != "PreToolUse" or not self._defers or "agent_id" in hook_input:
             return {}
-        use, name = given["tool_use_id"], given["tool_name"].removeprefix(f"mcp__{self._name}__")
-        answer = await self._tools.check(name, given["tool_input"], id=use, run=self._run)
+        use, name = hook_input["tool_use_id"], hook_input["tool_name"].removeprefix(f"mcp__{self._name}__")
+        answer = await self._tools.check(name, hook_input["tool_input"], id=use, run=self._run)
         if answer is None:
             self._refused.pop(use, None)
             return {}
@@ -197,13 +199,13 @@ class CapsetClient(ClaudeSDKClient):
             }
         }
 
-    async def _before_run(self, given: HookInput, id: str | None, context: HookContext) -> HookJSONOutput:
-        if given["hook_event_name"] == "UserPromptSubmit":
-            self._prompt = given["prompt"]
+    async def _before_run(self, hook_input: HookInput, id: str | None, context: HookContext) -> HookJSONOutput:
+        if hook_input["hook_event_name"] == "UserPromptSubmit":
+            self._prompt = hook_input["prompt"]
         return await self._changes("UserPromptSubmit")
 
-    async def _before_step(self, given: HookInput, id: str | None, context: HookContext) -> HookJSONOutput:
-        if "agent_id" in given:  # the text is for the main agent, and a subagent would consume its change
+    async def _before_step(self, hook_input: HookInput, id: str | None, context: HookContext) -> HookJSONOutput:
+        if "agent_id" in hook_input:  # the text is for the main agent, and a subagent would consume its change
             return {}
         await self._refresh()
         return await self._changes("PostToolBatch")
@@ -217,23 +219,23 @@ class CapsetClient(ClaudeSDKClient):
         if text == self._told:
             return {}
         self._told = text
-        told = f"These instructions replace the earlier ones:\n\n{text}"
-        return cast("HookJSONOutput", {"hookSpecificOutput": {"hookEventName": event, "additionalContext": told}})
+        notice = f"These instructions replace the earlier ones:\n\n{text}"
+        return cast("HookJSONOutput", {"hookSpecificOutput": {"hookEventName": event, "additionalContext": notice}})
 
     async def _refresh(self) -> None:
         """Have Claude Code ask for the tools again if others are in play; it does not hear news of this server."""
-        if [(one.name, one.hash) for one in await self._tools.offered()] != self._listed:
+        if [(tool.name, tool.hash) for tool in await self._tools.offered()] != self._listed:
             await self.toggle_mcp_server(self._name, enabled=False)
             await self.toggle_mcp_server(self._name, enabled=True)
 
     async def _list(self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None) -> ListToolsResult:
         offered = await self._tools.offered()
-        self._listed = [(one.name, one.hash) for one in offered]
+        self._listed = [(tool.name, tool.hash) for tool in offered]
         return ListToolsResult(tools=[*map(_mcp_tool, offered)])
 
     async def _call(self, context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
-        found = (context.meta or {}).get("claudecode/toolUseId")
-        use = found if isinstance(found, str) else None
+        tool_use_id = (context.meta or {}).get("claudecode/toolUseId")
+        use = tool_use_id if isinstance(tool_use_id, str) else None
         answer = self._refused.pop(use, None) if use is not None else None  # on record already
         if answer is None:
             answer = await self._tools.call(params.name, params.arguments or {}, id=use, run=self._run)
@@ -257,16 +259,16 @@ async def import_claude_tools(
     ``capset_connect.interop.import_tools`` for the rest. A result that says ``is_error`` is a failure whose text the
     model reads; of an exception it reads nothing.
     """
-    given = list(tools)
-    found = {one.name: one for one in given}
+    sdk_tools = list(tools)
+    by_name = {sdk_tool.name: sdk_tool for sdk_tool in sdk_tools}
 
     async def run(tool: str, arguments: dict[str, Any]) -> JsonValue:
-        return _result(await found[tool].handler(arguments))
+        return _result(await by_name[tool].handler(arguments))
 
-    config = create_sdk_mcp_server(name, tools=given)  # of two with one name, it lists both
+    config = create_sdk_mcp_server(name, tools=sdk_tools)  # of two with one name, it lists both
     async with Client(config["instance"]) as client:
-        listed = (await client.list_tools()).tools
-    definitions = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in listed]
+        mcp_tools = (await client.list_tools()).tools
+    definitions = [mcp_tool.model_dump(mode="json", by_alias=True, exclude_none=True) for mcp_tool in mcp_tools]
     return import_tools(
         definitions,
         name=name,
@@ -276,11 +278,11 @@ async def import_claude_tools(
     )
 
 
-def _result(given: Mapping[str, Any]) -> JsonValue:
+def _result(output: Mapping[str, Any]) -> JsonValue:
     """Return the text of a result, or its content if that is more than text. Raises ``ToolError`` for an error."""
-    content: list[dict[str, Any]] = given.get("content", [])
-    texts = [str(one["text"]) for one in content if one.get("type") == "text"]
-    if given.get("is_error"):
+    content: list[dict[str, Any]] = output.get("content", [])
+    texts = [str(block["text"]) for block in content if block.get("type") == "text"]
+    if output.get("is_error"):
         raise ToolError("\n".join(texts) or "the tool failed, and said nothing")
     return "\n".join(texts) if len(texts) == len(content) else [*content]
 
@@ -304,32 +306,32 @@ def _mcp_tool(offered: OfferedTool) -> Tool:
     )
 
 
-def _checked(given: ClaudeAgentOptions, name: str, *, tells: bool) -> ClaudeAgentOptions:
+def _checked(options: ClaudeAgentOptions, name: str, *, tells: bool) -> ClaudeAgentOptions:
     """Return options that capset can add to. Raises ``DefinitionError`` for others."""
-    if not isinstance(given.mcp_servers, dict):
+    if not isinstance(options.mcp_servers, dict):
         raise DefinitionError(
             "mcp_servers is the text or the path of a configuration, to which no server can be added",
             hint="give ClaudeAgentOptions(mcp_servers={…}), with each server by its name",
         )
-    if name in given.mcp_servers:
+    if name in options.mcp_servers:
         raise DefinitionError(
             f"mcp_servers has a server {name!r} already", hint="give CapsetClient(…, name=…) another name"
         )
-    if tells and isinstance(given.system_prompt, dict) and given.system_prompt["type"] == "file":
+    if tells and isinstance(options.system_prompt, dict) and options.system_prompt["type"] == "file":
         raise DefinitionError(
             "system_prompt is a file, to which the session's system text cannot be added",
             hint="give the file's text, or CapsetClient(…, include_instructions=False)",
         )
-    return given
+    return options
 
 
-def _joined(own: Any, text: str) -> Any:  # every form that the SDK takes
+def _joined(system_prompt: Any, text: str) -> Any:  # every form that the SDK takes
     """Return the agent's own system prompt with the session's system text at its end."""
     if not text:
-        return own
-    if own is None or isinstance(own, str):
-        own = {"type": "custom", "prompt": own or ""}
-    member = "append" if own["type"] == "preset" else "prompt"
-    joined = "\n\n".join(part for part in (own.get(member), text) if part)
+        return system_prompt
+    if system_prompt is None or isinstance(system_prompt, str):
+        system_prompt = {"type": "custom", "prompt": system_prompt or ""}
+    member = "append" if system_prompt["type"] == "preset" else "prompt"
+    joined = "\n\n".join(part for part in (system_prompt.get(member), text) if part)
     # A session that is resumed would go on with the text of its first run.
-    return {"snapshot": False, **own, member: joined}
+    return {"snapshot": False, **system_prompt, member: joined}

@@ -68,7 +68,7 @@ class SessionToolset(BaseToolset):
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Return the tools that are in play in the session."""
-        return [_AdkTool(self._offers, one, defers=self._defers) for one in await self._offers.offered()]
+        return [_AdkTool(self._offers, tool, defers=self._defers) for tool in await self._offers.offered()]
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         """Add the session's system text to a request."""
@@ -111,8 +111,8 @@ class _AdkTool(BaseTool):
 
         def on_event(message: Message) -> None:
             if (progress := progress_of(message)) is not None:
-                told = {"tool": self.name, "call": context.function_call_id, **asdict(progress)}
-                reports.put_nowait(Event(partial=True, custom_metadata={PROGRESS: told}))
+                report = {"tool": self.name, "call": context.function_call_id, **asdict(progress)}
+                reports.put_nowait(Event(partial=True, custom_metadata={PROGRESS: report}))
 
         async def make() -> CallAnswer:
             try:

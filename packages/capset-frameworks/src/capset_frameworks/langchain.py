@@ -185,10 +185,10 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> ExtendedModelResponse[Any]:
         """Show the model the tools in play and the system text, after the agent's own."""
         await self._load()
-        for own in request.tools:
-            if isinstance(own, BaseTool) and own.name in self._shown:
+        for tool in request.tools:
+            if isinstance(tool, BaseTool) and tool.name in self._shown:
                 raise ToolNameConflict(
-                    f"the agent and its session both have a tool {own.name!r}",
+                    f"the agent and its session both have a tool {tool.name!r}",
                     hint="give one of them another name, or leave it out of tools=[…] of create_agent",
                 )
         message = request.system_message
@@ -201,19 +201,19 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     @hook_config(can_jump_to=["model"])
     async def aafter_model(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Answer calls that LangChain does not make; with ``defers``, find those that have to wait."""
-        last = next((one for one in reversed(state["messages"]) if isinstance(one, AIMessage)), None)
+        last = next((message for message in reversed(state["messages"]) if isinstance(message, AIMessage)), None)
         calls = [] if last is None else [*last.invalid_tool_calls, *(last.tool_calls if self._defers else ())]
         if last is None or not calls:
             return None
-        answered = {one.tool_call_id for one in state["messages"] if isinstance(one, ToolMessage)}
-        names = {one.name for one in await self._tools.offered()}
+        answered = {message.tool_call_id for message in state["messages"] if isinstance(message, ToolMessage)}
+        names = {tool.name for tool in await self._tools.offered()}
         mine = cast("_RunState", state)
-        own, run = mine.get("capset_own", []), _run_id() or mine.get("capset_run")
+        own_names, run = mine.get("capset_own", []), _run_id() or mine.get("capset_run")
         messages: list[ToolMessage] = []
-        held: dict[str, dict[str, Any]] = {}
+        waiting: dict[str, dict[str, Any]] = {}
         for call in calls:
             key, name, arguments = call["id"], call["name"], call["args"]
-            if key is None or key in answered or name is None or name in own:
+            if key is None or key in answered or name is None or name in own_names:
                 continue
             if not isinstance(arguments, dict):  # not a JSON object, as LangChain has found
                 answer = await self._tools.call(name, arguments or "", id=key, run=run)
@@ -222,8 +222,8 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 if answer.approval is None:
                     messages.append(_message(name, key, answer))
                 else:
-                    held[key] = answer.metadata
-        update: dict[str, Any] = {"messages": messages, "capset_held": held}
+                    waiting[key] = answer.metadata
+        update: dict[str, Any] = {"messages": messages, "capset_held": waiting}
         return update if last.tool_calls or not messages else {**update, "jump_to": "model"}
 
     async def awrap_tool_call(
@@ -238,17 +238,17 @@ class CapsetMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         if request.tool is not None and call["name"] not in self._shown:
             return await handler(request)  # the agent's own
         tool = self._shown.get(call["name"]) or CapsetTool(self._tools, call["name"])
-        held = state.get("capset_held", {}).get(call["id"] or "")
-        if held is not None:
-            key, args, told = str(call["id"]), call["args"], tool.description
+        metadata = state.get("capset_held", {}).get(call["id"] or "")
+        if metadata is not None:
+            key, args, description = str(call["id"]), call["args"], tool.description
             value = ToolApprovalRequest(
-                type="tool_approval", tool_call_id=key, name=call["name"], args=args, description=told
+                type="tool_approval", tool_call_id=key, name=call["name"], args=args, description=description
             )
-            decision = interrupt({**value, **held}, response_schema=_Decision)
+            decision = interrupt({**value, **metadata}, response_schema=_Decision)
             if decision["type"] == "reject":
                 reason = decision.get("message")
                 text = f"{_REFUSED}: {reason}" if reason else f"{_REFUSED}."
-                return ToolMessage(text, name=call["name"], tool_call_id=key, status="error", artifact=held)
+                return ToolMessage(text, name=call["name"], tool_call_id=key, status="error", artifact=metadata)
         run = _run_id() or state.get("capset_run")
         return await handler(request.override(tool=tool.of_run(run)))
 
@@ -278,29 +278,29 @@ def import_langchain_tools(
     Raises ``DefinitionError`` for what is not a tool, and for one that needs what only a graph of LangGraph gives.
     """
     checked = [_checked(tool) for tool in tools]
-    given = {tool.name: tool for tool in checked}
+    by_name = {tool.name: tool for tool in checked}
     raising = {"handle_tool_error": False, "handle_validation_error": False}
-    bare = {key: tool.model_copy(update=raising) for key, tool in given.items()}
-    hidden = {key: _hidden(tool) for key, tool in given.items()}
+    bare = {key: tool.model_copy(update=raising) for key, tool in by_name.items()}
+    hidden = {key: _hidden(tool) for key, tool in by_name.items()}
 
     async def call(tool: str, arguments: dict[str, Any]) -> Any:  # JSON data
-        schema, keys = given[tool].args_schema, {*arguments}
+        schema, keys = by_name[tool].args_schema, {*arguments}
         if isinstance(schema, type) and issubclass(schema, BaseModel):
             try:  # before the tool runs: an error like it in there is internal
                 keys |= schema.model_validate(arguments).model_fields_set  # also where they are given by an alias
             except ValidationError as error:
                 fields = validation_fields(error, [*schema.model_fields], arguments)
-                listed = "; ".join(map(str, fields))
+                problems = "; ".join(map(str, fields))
                 raise ToolError(
-                    f"Invalid arguments for {tool!r}: {listed}", code="invalid_arguments", status=422, fields=fields
+                    f"Invalid arguments for {tool!r}: {problems}", code="invalid_arguments", status=422, fields=fields
                 ) from None
-        if listed := "; ".join(f"{key}: {UNKNOWN_FIELD}" for key in sorted(keys & hidden[tool])):
-            raise ToolError(f"Invalid arguments for {tool!r}: {listed}", code="invalid_arguments", status=422)
+        if problems := "; ".join(f"{key}: {UNKNOWN_FIELD}" for key in sorted(keys & hidden[tool])):
+            raise ToolError(f"Invalid arguments for {tool!r}: {problems}", code="invalid_arguments", status=422)
         try:
             # Bare arguments could themselves look like a tool call, whose "args" LangChain would then run instead.
             result = await bare[tool].ainvoke({"type": "tool_call", "name": tool, "args": arguments, "id": None})
         except ToolException as error:
-            raise ToolError(_told(given[tool], error)) from error
+            raise ToolError(_told(by_name[tool], error)) from error
         if isinstance(result, Command):
             raise ToolError(f"{tool!r} returned a Command, which only a graph of LangGraph can follow")
         return to_jsonable_python(result)
@@ -319,9 +319,9 @@ def _checked(tool: object) -> BaseTool:
         raise DefinitionError(f"a tool of LangChain was expected; got {tool!r:.80}", hint="put @tool on a function")
     schema = tool.get_input_schema()
     if issubclass(schema, BaseModel) and not isinstance(tool.args_schema, dict) and not isinstance(tool, Tool):
-        shown = convert_to_openai_tool(tool)["function"]["parameters"]["properties"]
+        properties = convert_to_openai_tool(tool)["function"]["parameters"]["properties"]
         for key, field in schema.model_fields.items():
-            if field.is_required() and key not in shown and field.alias not in shown:
+            if field.is_required() and key not in properties and field.alias not in properties:
                 raise DefinitionError(
                     f"the tool {tool.name!r} needs {key!r} from a graph of LangGraph, which capset has not",
                     hint="leave the tool out, or give the parameter a default",
@@ -331,10 +331,10 @@ def _checked(tool: object) -> BaseTool:
 
 def _hidden(tool: BaseTool) -> set[str]:
     """Return the arguments that LangChain does not show to models, so that no model may set them."""
-    shown = convert_to_openai_tool(tool)["function"]["parameters"].get("properties", {})
+    properties = convert_to_openai_tool(tool)["function"]["parameters"].get("properties", {})
     injected: Iterable[str] = getattr(tool, "_injected_args_keys", ())  # of its function, beside those of its schema
     fields = {} if isinstance(tool.args_schema, dict) else getattr(tool.get_input_schema(), "model_fields", {})
-    return {*injected, *(key for key, field in fields.items() if field.alias not in shown)} - {*shown}
+    return {*injected, *(key for key, field in fields.items() if field.alias not in properties)} - {*properties}
 
 
 def _told(tool: BaseTool, error: ToolException) -> str:
@@ -346,7 +346,9 @@ def _told(tool: BaseTool, error: ToolException) -> str:
 
 
 async def _load(tools: SessionTools) -> list[CapsetTool]:
-    return [CapsetTool(tools, one.name, one.description, one.parameters, one.metadata) for one in await tools.offered()]
+    return [
+        CapsetTool(tools, tool.name, tool.description, tool.parameters, tool.metadata) for tool in await tools.offered()
+    ]
 
 
 def _message(name: str, call_id: str, answer: CallAnswer) -> ToolMessage:
@@ -365,8 +367,8 @@ def _followed(message: SystemMessage | None, text: str) -> SystemMessage:
     """Return an agent's own system message with a text after it, or one of the text alone."""
     if message is None or not message.content:
         return SystemMessage(text)
-    own = message.content
-    content = f"{own}\n\n{text}" if isinstance(own, str) else [*own, {"type": "text", "text": text}]
+    original = message.content
+    content = f"{original}\n\n{text}" if isinstance(original, str) else [*original, {"type": "text", "text": text}]
     return message.model_copy(update={"content": content})
 
 
@@ -374,12 +376,12 @@ def _own_names(request: ModelRequest[Any]) -> list[str]:
     """Return the names of an agent's own tools, with those that stand for its structured output."""
     form = request.response_format
     specs = ToolStrategy(form.schema).schema_specs if isinstance(form, ToolStrategy | AutoStrategy) else ()
-    return [*(own.name for own in request.tools if isinstance(own, BaseTool)), *(one.name for one in specs)]
+    return [*(tool.name for tool in request.tools if isinstance(tool, BaseTool)), *(spec.name for spec in specs)]
 
 
 def _last_words(messages: Iterable[AnyMessage]) -> str | None:
     """Return the text that a person said last."""
-    return next((one.text for one in reversed([*messages]) if isinstance(one, HumanMessage)), None)
+    return next((message.text for message in reversed([*messages]) if isinstance(message, HumanMessage)), None)
 
 
 def _graph_runtime() -> Runtime[Any] | None:

@@ -96,8 +96,8 @@ class CapsetFunctionAgent(FunctionAgent):
         super().model_post_init(context)
         LLAMA_INDEX.warn_if_untested()
         self._offers = SessionTools(self.session)
-        own = cast("ObjectRetriever[BaseTool] | None", self.tool_retriever)  # pyright: ignore[reportUnknownMemberType]
-        self.tool_retriever = _SessionRetriever(self._offers, own, defers=self.defers)
+        retriever = cast("ObjectRetriever[BaseTool] | None", self.tool_retriever)  # pyright: ignore[reportUnknownMemberType]
+        self.tool_retriever = _SessionRetriever(self._offers, retriever, defers=self.defers)
 
     async def take_step(
         self, ctx: AgentContext, llm_input: list[ChatMessage], tools: Sequence[AsyncBaseTool], memory: BaseMemory
@@ -205,20 +205,21 @@ def import_llama_index_tools(
     hidden: dict[str, set[str]] = {}
     definitions: list[dict[str, Any]] = []
     for tool in tools:
-        told = tool.metadata
+        metadata = tool.metadata
         if isinstance(tool, FunctionTool) and tool.requires_context:
             raise DefinitionError(
-                f"capability {name!r:.80}: {told.get_name()!r} takes the Context of a workflow, and there is none here",
+                f"capability {name!r:.80}: {metadata.get_name()!r} takes the Context of a workflow, and there is "
+                "none here",
                 hint="leave it out, or wrap it in a function without that parameter",
             )
-        by_name[told.get_name()] = adapt_to_async_tool(tool)
-        parameters = cast("dict[str, Any]", told.get_parameters_dict())  # pyright: ignore[reportUnknownMemberType]
-        hidden[told.get_name()] = _hidden(tool, {*parameters.get("properties", ())})
-        definitions.append({"name": told.get_name(), "description": told.description, "parameters": parameters})
+        by_name[metadata.get_name()] = adapt_to_async_tool(tool)
+        parameters = cast("dict[str, Any]", metadata.get_parameters_dict())  # pyright: ignore[reportUnknownMemberType]
+        hidden[metadata.get_name()] = _hidden(tool, {*parameters.get("properties", ())})
+        definitions.append({"name": metadata.get_name(), "description": metadata.description, "parameters": parameters})
 
     async def run(called: str, arguments: dict[str, Any]) -> JsonValue:
-        if listed := "; ".join(f"{key}: {UNKNOWN_FIELD}" for key in arguments if key in hidden[called]):
-            raise ToolError(f"Invalid arguments for {called!r}: {listed}", code="invalid_arguments", status=422)
+        if problems := "; ".join(f"{key}: {UNKNOWN_FIELD}" for key in arguments if key in hidden[called]):
+            raise ToolError(f"Invalid arguments for {called!r}: {problems}", code="invalid_arguments", status=422)
         output = await by_name[called].acall(**arguments)
         if output.is_error:
             raise ToolError(output.content)
@@ -233,13 +234,17 @@ def import_llama_index_tools(
     )
 
 
-def _hidden(tool: BaseTool, shown: set[str]) -> set[str]:
+def _hidden(tool: BaseTool, visible_names: set[str]) -> set[str]:
     """Return the parameters of a function that its schema leaves out, so that no model may set them."""
     if not isinstance(tool, FunctionTool):
         return set()
-    found = inspect.signature(tool.real_fn).parameters.values()
-    own = {one.name for one in found if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}
-    return {*own, *tool.partial_params} - shown
+    parameters = inspect.signature(tool.real_fn).parameters.values()
+    names = {
+        parameter.name
+        for parameter in parameters
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    }
+    return {*names, *tool.partial_params} - visible_names
 
 
 def _data(output: ToolOutput, *, is_function: bool) -> JsonValue:
@@ -277,10 +282,10 @@ class _Metadata(ToolMetadata):
 class _SessionRetriever(ObjectRetriever[BaseTool]):
     """Finds the tools that are in play in a session, after those that an agent's own retriever finds."""
 
-    def __init__(self, offers: SessionTools, own: ObjectRetriever[BaseTool] | None, *, defers: bool) -> None:
+    def __init__(self, offers: SessionTools, retriever: ObjectRetriever[BaseTool] | None, *, defers: bool) -> None:
         # The base class searches an index by the query; here there is none, and both of its methods are replaced.
         self._offers = offers
-        self._own = own
+        self._own = retriever
         self._defers = defers
         self._made: dict[tuple[str, str], SessionTool] = {}  # by their names and hashes
 
@@ -290,21 +295,21 @@ class _SessionRetriever(ObjectRetriever[BaseTool]):
 
     async def aretrieve(self, str_or_query_bundle: Any) -> list[BaseTool]:
         """Return the tools; the query does not matter."""
-        found: list[BaseTool] = [] if self._own is None else await self._own.aretrieve(str_or_query_bundle)
+        retrieved: list[BaseTool] = [] if self._own is None else await self._own.aretrieve(str_or_query_bundle)
         # A tool that is as it was stays: to make the class of its schema takes longer than all the rest.
         self._made = {
-            (one.name, one.hash): self._made.get((one.name, one.hash))
-            or SessionTool(self._offers, one, defers=self._defers)
-            for one in await self._offers.offered()
+            (tool.name, tool.hash): self._made.get((tool.name, tool.hash))
+            or SessionTool(self._offers, tool, defers=self._defers)
+            for tool in await self._offers.offered()
         }
-        return [*found, *self._made.values()]
+        return [*retrieved, *self._made.values()]
 
 
 def _with_system_text(messages: Sequence[ChatMessage], text: str) -> list[ChatMessage]:
     """Return messages whose first is the agent's own system prompt, if it has one, and then this text."""
     if messages and messages[0].role == "system":
-        own = messages[0].content or ""
-        return [ChatMessage(role="system", content=f"{own}\n\n{text}"), *messages[1:]]
+        prompt = messages[0].content or ""
+        return [ChatMessage(role="system", content=f"{prompt}\n\n{text}"), *messages[1:]]
     return [ChatMessage(role="system", content=text), *messages]
 
 
@@ -314,13 +319,13 @@ def _restore_arguments(output: AgentOutput, names: set[str | None]) -> None:
     LlamaIndex completes a text that breaks off, and takes one that is not a JSON object for no arguments at all. An
     empty text is how some models write that there are none.
     """
-    written = {
+    raw_arguments = {
         block.tool_call_id or "": block.tool_kwargs
         for block in output.response.blocks
         if isinstance(block, ToolCallBlock) and isinstance(block.tool_kwargs, str)
     }
     for call in output.tool_calls:
-        if call.tool_name in names and (text := written.get(call.tool_id)):
+        if call.tool_name in names and (text := raw_arguments.get(call.tool_id)):
             call.tool_kwargs = arguments_of(text)
 
 

@@ -78,9 +78,9 @@ class CapsetAgent(Agent[T], Generic[T]):
 
     async def get_system_prompt(self, run_context: RunContextWrapper[T]) -> str | None:
         """Return the agent's own instructions, then the session's system text."""
-        own = await super().get_system_prompt(run_context)
+        instructions = await super().get_system_prompt(run_context)
         text = await self._offers.system_text() if self.include_instructions else ""
-        return "\n\n".join(part for part in (own, text) if part) or None
+        return "\n\n".join(part for part in (instructions, text) if part) or None
 
     async def get_all_tools(self, run_context: RunContextWrapper[T]) -> list[Tool]:
         """Return the agent's own tools, then those that are in play in the session."""
@@ -176,32 +176,32 @@ def import_agents_tools(
     Raises ``DefinitionError`` for tools that the SDK does not run here, and for those with guardrails or a condition in
     ``is_enabled``, which only a run of the SDK's asks.
     """
-    checked = [_importable(name, one) for one in tools]
-    found = {one.name: one for one in checked}
-    given: dict[str, ToolRules] = {}
-    for one in checked:
-        own: ToolRules = {"approval": "ask"} if one.needs_approval is not False else {}
-        if (seconds := one.timeout_seconds) is not None:
-            own["timeout"] = seconds
-        given[one.name] = own
-    given |= {key: {**given.get(key, {}), **own} for key, own in (options.get("rules") or {}).items()}
+    checked = [_importable(name, tool) for tool in tools]
+    by_name = {tool.name: tool for tool in checked}
+    rules: dict[str, ToolRules] = {}
+    for function_tool in checked:
+        rule: ToolRules = {"approval": "ask"} if function_tool.needs_approval is not False else {}
+        if (seconds := function_tool.timeout_seconds) is not None:
+            rule["timeout"] = seconds
+        rules[function_tool.name] = rule
+    rules |= {key: {**rules.get(key, {}), **override} for key, override in (options.get("rules") or {}).items()}
 
     async def call(key: str, arguments: dict[str, Any]) -> Any:  # JSON data
         text = json.dumps(arguments)
-        told = ToolContext(context, tool_name=key, tool_call_id=str(uuid4()), tool_arguments=text)
+        tool_context = ToolContext(context, tool_name=key, tool_call_id=str(uuid4()), tool_arguments=text)
         try:
-            result = await found[key].on_invoke_tool(told, text)
+            result = await by_name[key].on_invoke_tool(tool_context, text)
         except ModelBehaviorError as error:  # its checks of the arguments, which may ask for more than its schema
             raise ToolError(str(error), code="invalid_arguments") from error
-        if result == default_tool_error_function(told, ToolError("")):
+        if result == default_tool_error_function(tool_context, ToolError("")):
             raise ToolError("The tool failed", code="internal_error", status=500)
         return result.text if isinstance(result, ToolOutputText) else to_jsonable_python(result, fallback=str)
 
-    options["rules"] = given
+    options["rules"] = rules
     return import_tools(
         [
-            {"name": one.name, "description": one.description, "parameters": one.params_json_schema}
-            for one in checked  # a list, so that two of one name are refused
+            {"name": tool.name, "description": tool.description, "parameters": tool.params_json_schema}
+            for tool in checked  # a list, so that two of one name are refused
         ],
         name=name,
         handler=call,

@@ -132,11 +132,11 @@ class CapsetToolset(AbstractToolset[object]):
         """
 
         async def tell(event: Message) -> None:
-            told: dict[str, Any] = {"type": event.type, "content": to_jsonable_python(event.data)}
+            fields: dict[str, Any] = {"type": event.type, "content": to_jsonable_python(event.data)}
             try:
-                await ctx.emit(SessionCallEvent(**told))
+                await ctx.emit(SessionCallEvent(**fields))
             except UserError:  # pydantic-ai takes the one kind from agents' toolsets, the other from capabilities'
-                await ctx.emit(CapabilityCallEvent(**told))
+                await ctx.emit(CapabilityCallEvent(**fields))
 
         answer = await self._tools.call(
             name,
@@ -246,29 +246,31 @@ def import_pydantic_ai_tools(
     Raises ``DefinitionError`` for a tool with ``prepare``, which asks for the step of a run, and as ``import_tools``.
     """
     toolset = tools if isinstance(tools, FunctionToolset) else FunctionToolset[Any](list(tools))
-    said: dict[str, ToolRules] = dict(options.get("rules") or {})
-    for one in toolset.tools.values():
-        if one.prepare is not None:
+    rules: dict[str, ToolRules] = dict(options.get("rules") or {})
+    for function_tool in toolset.tools.values():
+        if function_tool.prepare is not None:
             raise DefinitionError(
-                f"the tool {one.name!r} has a prepare function, which needs the step of a run of pydantic-ai",
+                f"the tool {function_tool.name!r} has a prepare function, which needs the step of a run of pydantic-ai",
                 hint="give a Tool without prepare",
             )
-        if one.requires_approval:
-            said[one.name] = {"approval": "ask", **said.get(one.name, {})}
+        if function_tool.requires_approval:
+            rules[function_tool.name] = {"approval": "ask", **rules.get(function_tool.name, {})}
 
     async def handle(tool: str, arguments: dict[str, Any]) -> Any:  # JSON data
         ctx = RunContext[Any](deps=deps, model=TestModel(), usage=RunUsage(), tool_name=tool)
-        found = (await toolset.get_tools(ctx))[tool]
+        toolset_tool = (await toolset.get_tools(ctx))[tool]
         try:
-            valid = found.args_validator.validate_json(to_json(arguments), context=ctx.validation_context)
-            if found.args_validator_func is not None:
-                checked = found.args_validator_func(ctx, **valid)
+            valid = toolset_tool.args_validator.validate_json(to_json(arguments), context=ctx.validation_context)
+            if toolset_tool.args_validator_func is not None:
+                checked = toolset_tool.args_validator_func(ctx, **valid)
                 if isawaitable(checked):
                     await checked
-            result = await toolset.call_tool(tool, valid, ctx, found)
+            result = await toolset.call_tool(tool, valid, ctx, toolset_tool)
         except ValidationError as error:
-            told = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:10])
-            raise ToolError(told, code="invalid_arguments", status=422) from error
+            details = "; ".join(
+                f"{'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()[:10]
+            )
+            raise ToolError(details, code="invalid_arguments", status=422) from error
         except (ModelRetry, ToolFailed) as error:
             raise ToolError(error.message) from error
         except (ApprovalNeeded, CallDeferred) as error:
@@ -276,10 +278,14 @@ def import_pydantic_ai_tools(
         return to_jsonable_python(result.return_value if isinstance(result, ToolReturn) else result)
 
     definitions = [
-        {"name": one.name, "description": one.description or "", "parameters": one.tool_def.parameters_json_schema}
-        for one in toolset.tools.values()
+        {
+            "name": function_tool.name,
+            "description": function_tool.description or "",
+            "parameters": function_tool.tool_def.parameters_json_schema,
+        }
+        for function_tool in toolset.tools.values()
     ]
-    options["rules"] = said
+    options["rules"] = rules
     options["description"] = options.get("description") or "Tools of pydantic-ai."
     return import_tools(
         definitions,

@@ -82,14 +82,14 @@ class CallAnswer:
     @property
     def metadata(self) -> dict[str, JsonValue]:
         """Data for frameworks to keep beside a result, which is untrusted; models do not read it."""
-        told: dict[str, JsonValue] = {"untrusted": True, "record": self.record}
+        fields: dict[str, JsonValue] = {"untrusted": True, "record": self.record}
         if self.file is not None:
-            told["file"] = self.file
+            fields["file"] = self.file
         if self.error is not None:
-            told["code"] = self.error.code
+            fields["code"] = self.error.code
         if self.approval is not None:
-            told["approval"] = self.approval
-        return told
+            fields["approval"] = self.approval
+        return fields
 
 
 class SessionTools:
@@ -111,13 +111,13 @@ class SessionTools:
     async def offered(self) -> list[OfferedTool]:
         """Return the tools in play now, sorted by name; dynamic ``uses`` are asked again."""
         snapshot = await self._session.current()
-        found: list[OfferedTool] = []
+        tools: list[OfferedTool] = []
         for ref in snapshot.tool_refs:
             installed = snapshot.tools[ref.name]
             tool = installed.tool
             schema = deepcopy(tool.arguments.for_models.json_schema)
-            found.append(OfferedTool(installed.name, tool.description, schema, installed.owner, tool.effect, ref.hash))
-        return found
+            tools.append(OfferedTool(installed.name, tool.description, schema, installed.owner, tool.effect, ref.hash))
+        return tools
 
     async def system_text(self, input: object = None) -> str:
         """Return the system text of a model's next step. Raises ``ContextError``, naming the context that failed."""
@@ -187,8 +187,8 @@ class SessionTools:
             traceparent=trace,
         )
         session = self._session.options(approvals="defer", run=run)
-        own = await self._restored(name, arguments_of(arguments))
-        return session, replace(session.message(name, Json(arguments_json(own))), meta=meta)
+        restored = await self._restored(name, arguments_of(arguments))
+        return session, replace(session.message(name, Json(arguments_json(restored))), meta=meta)
 
     async def _restored(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what a model gave as arguments of the tool's own schema."""
@@ -201,28 +201,30 @@ class SessionTools:
 
     async def _answer(self, result: Result[Any], reply: JsonValue) -> CallAnswer:
         if (error := result.error) is not None:
-            told = await self._session.for_model(result.record, error_text(error), after=f"\n{error_suffix(error)}")
-            return CallAnswer(told.text, result.record, file=told.file, error=error)
-        shown = await self._session.for_model(result.record, reply, content=result.content)
+            rendered_error = await self._session.for_model(
+                result.record, error_text(error), after=f"\n{error_suffix(error)}"
+            )
+            return CallAnswer(rendered_error.text, result.record, file=rendered_error.file, error=error)
+        rendered = await self._session.for_model(result.record, reply, content=result.content)
         if result.content is not None:
-            parts = [part for piece in shown.pieces if (part := medium_in(piece) or text_of(piece))]
+            parts = [part for piece in rendered.pieces if (part := medium_in(piece) or text_of(piece))]
             if not any(isinstance(part, Medium) for part in parts):
                 parts = []
-            return CallAnswer(shown.text, result.record, file=shown.file, is_content=True, parts=parts)
-        if shown.is_cut:
-            return CallAnswer(shown.text, result.record, file=shown.file)
-        return CallAnswer(shown.text, result.record, reply)
+            return CallAnswer(rendered.text, result.record, file=rendered.file, is_content=True, parts=parts)
+        if rendered.is_cut:
+            return CallAnswer(rendered.text, result.record, file=rendered.file)
+        return CallAnswer(rendered.text, result.record, reply)
 
 
 async def _tell(on_event: OnEvent, event: Message) -> None:
     """Pass an event on. A listener that fails does not fail the call, which may have had its effects."""
     try:
-        if (told := on_event(event)) is not None:
-            await told
+        if (awaitable := on_event(event)) is not None:
+            await awaitable
     except Exception:
         _log.exception("a listener of the event %r failed", event.type)
 
 
-def _is_short(id: str, most: int) -> bool:
+def _is_short(id: str, limit: int) -> bool:
     """Return whether an id of a framework's can stand in a record."""
-    return 0 < len(id) <= most and id.isprintable()
+    return 0 < len(id) <= limit and id.isprintable()

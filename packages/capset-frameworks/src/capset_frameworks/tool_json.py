@@ -80,8 +80,8 @@ class ToolJson:
 
     async def definitions(self) -> list[JsonObject]:
         """Return the tools in play now, for the ``tools`` of the next request."""
-        found = await self._tools.offered()
-        return [tool_json(self._name, one.name, one.description, one.parameters) for one in found]
+        offered = await self._tools.offered()
+        return [tool_json(self._name, tool.name, tool.description, tool.parameters) for tool in offered]
 
     async def system_text(self, input: object = None) -> str:
         """Return the system text of the next request, with its context.
@@ -102,8 +102,8 @@ class ToolJson:
                 f"{self._format.expected} was expected; got {response!r:.80}",
                 hint="give the response as the SDK returns it, its JSON, or a list of its calls",
             )
-        found = (_asked(self._format, one) for one in cast("Sequence[object]", items))
-        return [one for one in found if one is not None]
+        candidates = (_asked(self._format, entry) for entry in cast("Sequence[object]", items))
+        return [call for call in candidates if call is not None]
 
     async def answer(
         self,
@@ -124,12 +124,12 @@ class ToolJson:
         calls that have a result are not made again, and those whose request is undecided wait again.
         """
         calls = self.calls(response)
-        if self._defers and len({one.id for one in calls}) < len(calls):
+        if self._defers and len({call.id for call in calls}) < len(calls):
             raise InvalidArguments(
                 "two calls of this response have one id, by which those that wait are told apart",
                 hint="leave defers out for this provider",
             )
-        given = dict(one for part in made for one in self._format.given(part))
+        results_by_id = dict(pair for part in made for pair in self._format.given(part))
 
         async def make(call: AskedCall) -> CallAnswer:
             on = None if on_event is None else partial(on_event, call)
@@ -137,14 +137,14 @@ class ToolJson:
                 call.name, call.arguments, id=call.id, run=self._run, trace=trace, deadline=deadline, on_event=on
             )
 
-        works = {str(at): partial(make, call) for at, call in enumerate(calls) if call.id not in given}
+        works = {str(at): partial(make, call) for at, call in enumerate(calls) if call.id not in results_by_id}
         done: Mapping[str, CallAnswer] = await run_concurrently(works) if works else {}
         results: list[JsonObject] = []
         waiting: dict[str, str] = {}
         for at, call in enumerate(calls):
             answer = done.get(str(at))
             if answer is None:
-                results.append(given[call.id])
+                results.append(results_by_id[call.id])
             elif self._defers and answer.approval is not None:
                 waiting[call.id] = answer.approval
             else:
@@ -247,9 +247,9 @@ class _MessagesFormat(_ResponsesFormat):
 
     def given(self, part: JsonObject) -> Iterator[tuple[str, JsonObject]]:
         content = part.get("content") if part.get("type") != "tool_result" else None  # which may be a list as well
-        for one in cast("list[JsonObject]", content) if isinstance(content, list) else [part]:
-            if one.get("type") != "text":  # words may stand beside results
-                yield _id_of(one, "tool_use_id"), one
+        for block in cast("list[JsonObject]", content) if isinstance(content, list) else [part]:
+            if block.get("type") != "text":  # words may stand beside results
+                yield _id_of(block, "tool_use_id"), block
 
 
 _FORMATS: Final[Mapping[ToolFormat, _ResponsesFormat]] = MappingProxyType(
@@ -280,6 +280,6 @@ def _member(of: object, name: str) -> object:
 
 
 def _id_of(part: JsonObject, key: str) -> str:
-    if not isinstance(found := part.get(key), str):
+    if not isinstance(call_id := part.get(key), str):
         raise InvalidArguments(f"made: a result with its {key} was expected; got {part!r:.80}")
-    return found
+    return call_id

@@ -28,9 +28,9 @@ pytestmark = pytest.mark.spec("W7")
 
 def test_one_that_is_not_installed_says_what_to_install() -> None:
     framework = Framework("no-such-framework", "no_such_framework", "1.2")
-    with pytest.raises(ModuleNotFoundError) as told, framework.importing():
+    with pytest.raises(ModuleNotFoundError) as caught, framework.importing():
         import no_such_framework  # noqa: F401  # pyright: ignore[reportMissingImports, reportUnusedImport]
-    assert str(told.value) == (
+    assert str(caught.value) == (
         "This adapter needs no-such-framework 1.2, which is not installed: pip install 'no-such-framework==1.2'"
     )
     assert framework.installed() is None
@@ -51,30 +51,32 @@ def test_a_part_of_it_that_is_missing_is_named() -> None:
 
 def test_a_module_of_it_that_is_missing_is_one_of_another_version() -> None:
     framework = Framework("pytest", "pytest", "77.1")
-    with pytest.raises(ImportError, match=r"This adapter is for pytest 77\.1; ") as told, framework.importing():
+    with pytest.raises(ImportError, match=r"This adapter is for pytest 77\.1; ") as caught, framework.importing():
         import_module("pytest.no_such_module")
-    assert not isinstance(told.value, ModuleNotFoundError)
+    assert not isinstance(caught.value, ModuleNotFoundError)
 
 
 def test_a_version_that_lacks_something_is_named_beside_the_one_that_was_tested() -> None:
     framework = Framework("pytest", "pytest", "77.1")
-    with pytest.raises(ImportError) as told, framework.importing():
+    with pytest.raises(ImportError) as caught, framework.importing():
         raise ImportError("cannot import name 'no_such_name' from 'pytest'")
-    said = str(told.value)
-    assert said.startswith(f"This adapter is for pytest 77.1; {PYTEST} is installed, and lacks something that it uses")
-    assert "no_such_name" in said
-    assert said.endswith("pip install 'pytest==77.1'")
+    message = str(caught.value)
+    assert message.startswith(
+        f"This adapter is for pytest 77.1; {PYTEST} is installed, and lacks something that it uses"
+    )
+    assert "no_such_name" in message
+    assert message.endswith("pip install 'pytest==77.1'")
 
 
 @pytest.mark.parametrize(("tested", "is_told"), [("77.1", True), (PYTEST, False), (f"{PYTEST.split('.')[0]}.0", False)])
 def test_another_series_is_warned_of(tested: str, is_told: bool) -> None:
     framework = Framework("pytest", "pytest", tested)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         framework.warn_if_untested()
-    said = [str(one.message).split(". ")[0] for one in told]
+    messages = [str(warning.message).split(". ")[0] for warning in caught]
     expected = f"This adapter was tested with pytest 77.1; {PYTEST} is installed"
-    assert said == ([expected] if is_told else [])
+    assert messages == ([expected] if is_told else [])
 
 
 def test_below_1_the_minor_version_is_the_series() -> None:

@@ -68,20 +68,20 @@ async def test_each_step_sees_the_tools_and_the_text_of_its_time() -> None:
         static = session.snapshot.runtime_hash
     assert [part.content for part in read] == ["open", "gold", "taken"]
     first, second, third = script.shown
-    assert [one.name for one in first.function_tools] == ["unlock"]
-    assert [one.name for one in second.function_tools] == ["unlock", "v_peek", "v_take"]
+    assert [definition.name for definition in first.function_tools] == ["unlock"]
+    assert [definition.name for definition in second.function_tools] == ["unlock", "v_peek", "v_take"]
     assert first.instructions is not None
     assert second.instructions is not None
     assert first.instructions.endswith("<door>\n  shut\n</door>")
     assert second.instructions.endswith("<door>\n  open\n</door>")
     assert ("Gold is heavy." in first.instructions, "Gold is heavy." in second.instructions) == (False, True)
     assert third.instructions == second.instructions
-    assert [(one.tool, one.capability, one.outcome) for one in records] == [
+    assert [(record.tool, record.capability, record.outcome) for record in records] == [
         ("unlock", "entry", "succeeded"),
         ("v_peek", "vault", "succeeded"),
         ("v_take", "vault", "succeeded"),
     ]
-    assert [one.runtime_hash == static for one in records] == [True, False, False]
+    assert [record.runtime_hash == static for record in records] == [True, False, False]
     metadata = second.function_tools[1].metadata
     assert metadata is not None
     assert metadata["capability"] == "vault"
@@ -105,10 +105,10 @@ async def test_a_context_that_fails_fails_the_step_named() -> None:
 
 @pytest.mark.spec("C22")
 async def test_a_context_function_gets_what_the_run_was_asked() -> None:
-    def said(input: object, ctx: Context) -> dict[str, str]:
+    def show_input(input: object, ctx: Context) -> dict[str, str]:
         return {"asked": str(input)}
 
-    agent = Agent("a", uses=[Capability("kit", context=[said])])
+    agent = Agent("a", uses=[Capability("kit", context=[show_input])])
     script = Scripted()
     async with Kernel("memory://") as kernel, kernel.open(agent, principal=WHO) as session:
         await pydantic_ai.Agent(script.model, toolsets=[CapsetToolset(session)]).run("the way?")
@@ -124,7 +124,7 @@ async def test_what_is_not_added_any_more_is_neither_offered_nor_done() -> None:
             door.is_open = is_open
             script = Scripted()
             await agent.run("go", model=script.model)
-            assert [one.name for one in script.shown[0].function_tools] == names
+            assert [definition.name for definition in script.shown[0].function_tools] == names
             result = await session.try_message(session.message("v_peek", {}))
             assert (result.error and result.error.status) == status
 

@@ -70,19 +70,20 @@ TOOLSET = FunctionToolset[Any]([sync_sum, lookup, retry, give_up, crash, Tool(ha
 
 @pytest.mark.spec("W18")
 async def test_tools_of_pydantic_ai_are_tools_here() -> None:
-    found = import_pydantic_ai_tools(
+    imported = import_pydantic_ai_tools(
         TOOLSET, name="shop", effect="external", rules={"halve": {"effect": "read"}}, deps={"ada": 7}
     )
-    for name, own in TOOLSET.tools.items():
-        tool = found.tools[name]
-        assert (tool.name, tool.description) == (name, own.description)
+    for name, original in TOOLSET.tools.items():
+        tool = imported.tools[name]
+        assert (tool.name, tool.description) == (name, original.description)
         assert (
-            tool.arguments.json_schema["properties"].keys() == own.tool_def.parameters_json_schema["properties"].keys()
+            tool.arguments.json_schema["properties"].keys()
+            == original.tool_def.parameters_json_schema["properties"].keys()
         )
-    async with opened(Agent("clerk", uses=[found.capability])) as here:
+    async with opened(Agent("clerk", uses=[imported.capability])) as desk:
 
         async def call(name: str, /, **arguments: Any) -> Any:
-            result = await here.session.try_message(here.session.message(name, Json(json.dumps(arguments).encode())))
+            result = await desk.session.try_message(desk.session.message(name, Json(json.dumps(arguments).encode())))
             return result.data if result.error is None else result.error.message
 
         assert await call("sync_sum", lines=[{"article": "milk", "pieces": 2}, {"article": "tea"}]) == {
@@ -97,7 +98,7 @@ async def test_tools_of_pydantic_ai_are_tools_here() -> None:
         assert "SELECT" not in await call("crash")
         assert await call("halve", number=8) == 4
         assert await call("halve", number=7) == "the number has to be even"
-        records = {(one.tool, one.effect, one.outcome) for one in await here.records()}
+        records = {(record.tool, record.effect, record.outcome) for record in await desk.records()}
         assert records == {
             ("sync_sum", "external", "succeeded"),
             ("sync_sum", "external", "invalid"),
@@ -112,13 +113,13 @@ async def test_tools_of_pydantic_ai_are_tools_here() -> None:
 
 @pytest.mark.spec("W18")
 async def test_a_tool_that_requires_approval_needs_one_of_capset_s() -> None:
-    found = import_pydantic_ai_tools([Tool(halve, requires_approval=True)], name="shop", effect="write")
-    async with opened(Agent("clerk", uses=[found.capability])) as here:
-        session = here.session.options(approvals="defer")
+    imported = import_pydantic_ai_tools([Tool(halve, requires_approval=True)], name="shop", effect="write")
+    async with opened(Agent("clerk", uses=[imported.capability])) as desk:
+        session = desk.session.options(approvals="defer")
         message = session.message("halve", {"number": 8})
         refused = await session.try_message(message)
         assert isinstance(refused.error, ApprovalRequired)
-        await decide(here, str(refused.error.approval))
+        await decide(desk, str(refused.error.approval))
         assert (await session.try_message(message)).data == 4
     free = import_pydantic_ai_tools(
         [Tool(halve, requires_approval=True)], name="shop", effect="write", rules={"halve": {"approval": "auto"}}
@@ -141,8 +142,8 @@ async def test_a_tool_that_defers_itself_says_so() -> None:
         """Do it later."""
         raise CallDeferred
 
-    found = import_pydantic_ai_tools([later], name="shop", effect="write")
-    async with opened(Agent("clerk", uses=[found.capability])) as here:
-        result = await here.session.try_message(here.session.message("later", {}))
+    imported = import_pydantic_ai_tools([later], name="shop", effect="write")
+    async with opened(Agent("clerk", uses=[imported.capability])) as desk:
+        result = await desk.session.try_message(desk.session.message("later", {}))
         assert result.error is not None
         assert result.error.message == "the tool defers its call, which only a run of pydantic-ai can"

@@ -92,10 +92,10 @@ async def open_app(
                 mcp_endpoints(service) as endpoints,
             ):
                 approval_page = ApprovalEndpoint(service, signing_keys, console.identify)
-                own = {("POST", CALLS_PATH): answer_call, (None, APPROVAL_PAGE): approval_page}
-                own |= {(None, SLACK_INTERACTIONS): slack}
+                direct_routes = {("POST", CALLS_PATH): answer_call, (None, APPROVAL_PAGE): approval_page}
+                direct_routes |= {(None, SLACK_INTERACTIONS): slack}
                 pages = {(None, path): console for path in console.paths}
-                routes = DirectRoutes(_with_state(app, state), {**own, **pages, **endpoints})
+                routes = DirectRoutes(_with_state(app, state), {**direct_routes, **pages, **endpoints})
                 yield ServerMiddleware(routes, service, names, access, telemetry(console.paths), console, shield)
     finally:
         for task in background:
@@ -174,7 +174,7 @@ def make_api() -> FastAPI:
 
 def _rest_routers() -> list[APIRouter]:
     """Return the routers of the REST API's modules, by the names of the modules."""
-    modules = (import_module(f"{rest.__name__}.{found.name}") for found in iter_modules(rest.__path__))
+    modules = (import_module(f"{rest.__name__}.{module_info.name}") for module_info in iter_modules(rest.__path__))
     return [module.router for module in modules if hasattr(module, "router")]
 
 
@@ -187,10 +187,10 @@ async def _document(request: Request) -> Response:
 async def _resource_metadata(request: Request) -> Response:
     """Return the metadata of a part of the server, for clients that seek an authorization server (RFC 9728)."""
     resource = cast("Service", request.state.service).callers.resource
-    found = None if resource is None else resource.metadata(request.path_params["resource"])
-    if found is None:
+    metadata = None if resource is None else resource.metadata(request.path_params["resource"])
+    if metadata is None:
         raise NotFound("there is no metadata of an OAuth resource here")
-    return JSONResponse(found)
+    return JSONResponse(metadata)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
@@ -208,11 +208,11 @@ async def _unexpected(request: Request, error: Exception) -> Response:
 
 async def _misfitting(request: Request, error: Exception) -> Response:
     """List every field of a body, a query or a path that failed validation."""
-    found = cast("RequestValidationError", error)
-    problems = cast("list[ErrorDetails]", found.errors())
-    for one in problems:
-        one["loc"] = one["loc"][1:]  # without the source of the value: its name is enough
-    fields = fields_at(problems, _known(request), found.body)
+    validation_error = cast("RequestValidationError", error)
+    problems = cast("list[ErrorDetails]", validation_error.errors())
+    for problem in problems:
+        problem["loc"] = problem["loc"][1:]  # without the source of the value: its name is enough
+    fields = fields_at(problems, _known(request), validation_error.body)
     return await _failed(request, misfit("request", fields))
 
 
@@ -226,15 +226,15 @@ def _known(request: Request) -> list[str]:
 
 async def _refused(request: Request, error: Exception) -> Response:
     """Answer an error of FastAPI's: an unknown path or method, or a body that could not be read."""
-    found = cast("HTTPException", error)
-    if isinstance(found.__cause__, CapsetError):
-        return await _failed(request, found.__cause__)
+    http_error = cast("HTTPException", error)
+    if isinstance(http_error.__cause__, CapsetError):
+        return await _failed(request, http_error.__cause__)
     is_mcp = path_of(request.scope).startswith("/mcp")
     where = "MCP is at /mcp, /mcp/agents/ID and /mcp/sessions/ID" if is_mcp else "every path of REST begins with /v1"
     missing = f"There is no such path; {where}"
-    said = {404: ("not_found", missing), 405: ("method_not_allowed", "This path has no such method")}
-    code, words = said.get(found.status_code, ("http_error", str(found.detail)))
-    response = await _failed(request, HttpRefusal(found.status_code, code, words))
-    if found.status_code == 405:
+    answers = {404: ("not_found", missing), 405: ("method_not_allowed", "This path has no such method")}
+    code, words = answers.get(http_error.status_code, ("http_error", str(http_error.detail)))
+    response = await _failed(request, HttpRefusal(http_error.status_code, code, words))
+    if http_error.status_code == 405:
         response.headers["Allow"] = ", ".join(request.app.state.methods(path_of(request.scope)))
     return response

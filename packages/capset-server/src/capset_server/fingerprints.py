@@ -56,8 +56,8 @@ class FingerprintLookup:
                 payload=_stored_payload(row),
                 code=code and code_shape(code),
             )
-        if (found := await self._code(hash)) is not None:
-            return found
+        if (shape := await self._code(hash)) is not None:
+            return shape
         payload = self._installed.get(hash) or await self._of_agents(org, hash)
         if payload is None:
             raise NotFound(f"nothing is known here that has the hash {hash!r}")
@@ -66,13 +66,13 @@ class FingerprintLookup:
 
     async def diff(self, org: str | None, before: str, after: str) -> FingerprintDiffShape:
         """Compare what two hashes cover. Raises ``NotFound``, and ``InvalidArguments`` if they are of two kinds."""
-        one, other = await self.resolve(org, before), await self.resolve(org, after)
-        if one.kind != other.kind:
+        old, new = await self.resolve(org, before), await self.resolve(org, after)
+        if old.kind != new.kind:
             raise InvalidArguments(
-                f"Invalid request: hashes of one kind are compared; these are of two: {one.kind} and {other.kind}"
+                f"Invalid request: hashes of one kind are compared; these are of two: {old.kind} and {new.kind}"
             )
-        changes = await asyncio.to_thread(diff_payloads, one.payload, other.payload)
-        return FingerprintDiffShape(before=before, after=after, kind=one.kind, changes=change_shapes(changes))
+        changes = await asyncio.to_thread(diff_payloads, old.payload, new.payload)
+        return FingerprintDiffShape(before=before, after=after, kind=old.kind, changes=change_shapes(changes))
 
     async def installed(self) -> InstalledShape:
         """Return the installed capabilities, with their hashes, those of their tools, and their code."""
@@ -81,19 +81,23 @@ class FingerprintLookup:
 
     @cached_property
     def _listed(self) -> InstalledShape:
-        found: list[InstalledCapability] = []
+        capabilities: list[InstalledCapability] = []
         for name, capability in self._registry.capabilities.items():
             itself, *parts = _of_capability(capability)
-            hashes = {one.name: one.hash for one in parts if one.payload["kind"] == "tool"}
+            hashes = {part.name: part.hash for part in parts if part.payload["kind"] == "tool"}
             tools = [
                 RefShape(name=tool.name, hash=hashes[tool.name], code=code_of(tool).hash)
                 for tool in capability.every_tool
             ]
-            found.append(InstalledCapability(id=name, hash=itself.hash, tools=sorted(tools, key=lambda one: one.name)))
+            capabilities.append(
+                InstalledCapability(id=name, hash=itself.hash, tools=sorted(tools, key=lambda ref: ref.name))
+            )
         every = {
-            f"{name}.{tool.name}": tool for name, one in self._registry.capabilities.items() for tool in one.every_tool
+            f"{name}.{tool.name}": tool
+            for name, installed in self._registry.capabilities.items()
+            for tool in installed.every_tool
         }
-        return InstalledShape(profile=PROFILE, capabilities=found, code=code_shapes(every))
+        return InstalledShape(profile=PROFILE, capabilities=capabilities, code=code_shapes(every))
 
     async def _read_code(self) -> None:
         """Read the code of everything installed, once, in a thread."""
@@ -110,26 +114,26 @@ class FingerprintLookup:
     @cached_property
     def _installed(self) -> Mapping[str, Payload]:
         """The payloads of this process by hash; a registry does not change."""
-        parts = [part for one in self._registry.capabilities.values() for part in _of_capability(one)]
+        parts = [part for capability in self._registry.capabilities.values() for part in _of_capability(capability)]
         for agent in self._registry.agents.values():
             with suppress(DefinitionError):  # an agent that cannot be composed has no hash
                 parts += static_parts(self._kernel.compose(agent))
-        return {one.hash: one.payload for one in parts}
+        return {part.hash: part.payload for part in parts}
 
     async def _of_agents(self, org: str | None, hash: str) -> Payload | None:
         """Return the payload of a hash from an agent stored for the org, or from a part of one."""
-        kept = await self._kernel.store.agents.by_hash(org, hash)
-        if kept is not None and (found := await self._in(kept, hash)) is not None:
-            return found
+        stored = await self._kernel.store.agents.by_hash(org, hash)
+        if stored is not None and (payload := await self._in(stored, hash)) is not None:
+            return payload
         before: str | None = None
-        left = _MOST
-        while left > 0:
-            query = AgentQuery(org, limit=min(left, _PAGE), before=before, max_bytes=PAGE_BYTES)
+        remaining = _MOST
+        while remaining > 0:
+            query = AgentQuery(org, limit=min(remaining, _PAGE), before=before, max_bytes=PAGE_BYTES)
             page = await self._kernel.store.agents.list(query)
-            left -= len(page.items)
+            remaining -= len(page.items)
             for row in page.items:
-                if (found := await self._in(row, hash)) is not None:
-                    return found
+                if (payload := await self._in(row, hash)) is not None:
+                    return payload
                 await asyncio.sleep(0)  # the first composition of each takes a millisecond
             before = page.next
             if before is None:
@@ -143,7 +147,7 @@ class FingerprintLookup:
 
 
 def _parts_of(composition: Composition) -> Mapping[str, Payload]:
-    return {one.hash: one.payload for one in static_parts(composition)}
+    return {part.hash: part.payload for part in static_parts(composition)}
 
 
 def _of_capability(capability: AnyCapability) -> Iterator[Fingerprinted]:
@@ -156,19 +160,19 @@ def _of_capability(capability: AnyCapability) -> Iterator[Fingerprinted]:
 def _as_used(capability: AnyCapability) -> Fingerprinted:
     """Return a capability with its payload: on its own, if it contributes nothing or needs a config."""
     with suppress(DefinitionError):
-        for one in static_parts(compose(Agent("anyone", uses=[capability]))):
-            if one.payload["kind"] == "capability" and one.name == capability.name:
-                return one
+        for part in static_parts(compose(Agent("anyone", uses=[capability]))):
+            if part.payload["kind"] == "capability" and part.name == capability.name:
+                return part
     payload = used_payload(capability)
     return Fingerprinted(capability.name, digest(payload), payload)
 
 
 def _members(members: Iterable[Member]) -> Iterator[Fingerprinted]:
-    for one in members:
-        payload = member_payload(one)
-        yield Fingerprinted(one.name, digest(payload), payload)
-        if isinstance(one, Toolkit):
-            yield from _members(one.members)
+    for member in members:
+        payload = member_payload(member)
+        yield Fingerprinted(member.name, digest(payload), payload)
+        if isinstance(member, Toolkit):
+            yield from _members(member.members)
 
 
 def _stored_payload(row: PayloadRow) -> dict[str, Any]:  # JSON

@@ -79,8 +79,8 @@ class Notifier:
     def ring(self, session: str | None) -> None:
         """Wake the followers of a session; ``None`` wakes all."""
         for followed in [*self._waiting] if session is None else [session]:
-            for one in self._waiting.get(followed, ()):
-                one.set()
+            for bell in self._waiting.get(followed, ()):
+                bell.set()
 
     def on(self, kind: ChangeKind, hear: Callable[[str | None], None]) -> None:
         """Call ``hear`` with the id of each change of a kind that another process makes, ``None`` for any."""
@@ -143,15 +143,15 @@ class Notifier:
                 continue
             sessions, looked = [*self._waiting], loop.time()
             try:
-                found = await events.latest(sessions)
+                latest = await events.latest(sessions)
             except CapsetError as error:
                 _log.warning("the store did not say which sessions have new events: %s", error.message)
                 continue
             # Only those that lack an event: thousands that read at once would hold up all else.
             for session in sessions:
-                for one in self._waiting.get(session, ()):
-                    if one.at != found.get(session):
-                        one.set()
+                for bell in self._waiting.get(session, ()):
+                    if bell.at != latest.get(session):
+                        bell.set()
 
     async def _check(self) -> None:
         """Wake the followers whose credentials are no longer valid."""
@@ -173,20 +173,24 @@ class Notifier:
                 async with asyncio.timeout(REVOKED_SECONDS):
                     await self._has_revoked.wait()
             self._has_revoked.clear()
-            shown = {one: one.caller.digest for one in self._credentials if one.caller.digest is not None}
-            if not shown:
+            digests = {
+                credential: credential.caller.digest
+                for credential in self._credentials
+                if credential.caller.digest is not None
+            }
+            if not digests:
                 continue
             try:
-                revoked = await keys.revoked({*shown.values()})
-                for credential in [one for one, digest in shown.items() if digest in revoked]:
+                revoked = await keys.revoked({*digests.values()})
+                for credential in [follower for follower, digest in digests.items() if digest in revoked]:
                     if not await credential.is_valid(afresh=True):
                         self._wake(credential)
             except CapsetError:
                 continue  # the store is away, as `_check` reports
 
     def _wake(self, credential: FollowerCredential) -> None:
-        for one in self._credentials.get(credential, ()):
-            one.set()
+        for bell in self._credentials.get(credential, ()):
+            bell.set()
 
 
 def _discard(events: defaultdict[_K, set[Bell]], key: _K, event: Bell) -> None:
@@ -198,8 +202,8 @@ def _discard(events: defaultdict[_K, set[Bell]], key: _K, event: Bell) -> None:
 class FollowerLimit:
     """The number of event streams that each principal has open on this server, and the limit on it."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._most = limit
         self._open: Counter[tuple[str | None, str, str]] = Counter()
 
     @property
@@ -207,12 +211,12 @@ class FollowerLimit:
         """The number of all open streams."""
         return self._open.total()
 
-    def join(self, who: Principal, *, instead: str = "read with follow=false") -> Callable[[], None]:
+    def join(self, principal: Principal, *, instead: str = "read with follow=false") -> Callable[[], None]:
         """Count one more stream of a principal, and return a function that ends it.
 
         Raises ``HttpRefusal`` (429) if the principal has as many as it may; ``instead`` says what it can do then.
         """
-        key = (who.org, who.kind, who.id)
+        key = (principal.org, principal.kind, principal.id)
         if self._open[key] >= self._most:
             raise HttpRefusal(
                 429,
@@ -222,12 +226,12 @@ class FollowerLimit:
                 retryable=True,
             )
         self._open[key] += 1
-        left = False
+        has_left = False
 
         def leave() -> None:
-            nonlocal left
-            if not left:
-                left = True
+            nonlocal has_left
+            if not has_left:
+                has_left = True
                 self._open[key] -= 1
                 if not self._open[key]:
                     del self._open[key]

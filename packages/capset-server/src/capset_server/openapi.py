@@ -57,7 +57,9 @@ def describe(app: FastAPI) -> Node:
         schemas.update(_schemas_of(shape))
     schemas["RecordPageShape"]["properties"]["items"]["items"] = {"$ref": f"{_SCHEMAS}RecordShape"}
     del schemas["Problem"]["additionalProperties"]  # a problem type may have members of its own (RFC 9457 §3.2)
-    operations = {one["operationId"]: one for path in document["paths"].values() for one in path.values()}
+    operations = {
+        operation["operationId"]: operation for path in document["paths"].values() for operation in path.values()
+    }
     _leave_defaults_out(operations, schemas)
     schemas["AgentInput"]["properties"]["capabilities"]["uniqueItems"] = True
     schemas["AgentPatch"] = _patch_of(schemas["AgentInput"])
@@ -87,7 +89,7 @@ def methods_by_path(document: Node, routers: Iterable[APIRouter]) -> Callable[[s
     ]
 
     def methods(path: str) -> list[str]:
-        return next((found for pattern, found in table if pattern.match(path)), list[str]())
+        return next((allowed for pattern, allowed in table if pattern.match(path)), list[str]())
 
     return methods
 
@@ -114,12 +116,12 @@ def _take_patches(operation: Node) -> None:
 def _schemas_of(shape: type[Shape]) -> dict[str, Node]:
     """Return the schemas of an answer by name: optional members have no default of null."""
     schema = shape.model_json_schema(ref_template=f"{_SCHEMAS}{{model}}")
-    found: dict[str, Node] = {**schema.pop("$defs", {}), shape.__name__: schema}
-    for one in found.values():
-        for member in one["properties"].values():
+    schemas: dict[str, Node] = {**schema.pop("$defs", {}), shape.__name__: schema}
+    for definition in schemas.values():
+        for member in definition["properties"].values():
             if member.get("default", ...) is None:
                 del member["default"]
-    return found
+    return schemas
 
 
 def _answer_refused_calls(operation: Node) -> None:
@@ -146,12 +148,12 @@ def _leave_defaults_out(operations: Mapping[str, Node], schemas: Node) -> None:
 
 def _link(operations: Mapping[str, Node]) -> None:
     """Add links from a created object to the operations on it."""
-    made = (("create_agent", _OF_AGENT), ("create_session", _OF_SESSION), ("record_link", _OF_LINK))
-    for origin, targets in made:
+    created = (("create_agent", _OF_AGENT), ("create_session", _OF_SESSION), ("record_link", _OF_LINK))
+    for origin, targets in created:
         links: Node = {name: {"operationId": name, "parameters": {"path.id": _ID}} for name in targets}
         operations[origin]["responses"]["201"]["links"] = links
-    asked = {"path.id": "$response.body#/approval"}
-    links = {name: {"operationId": name, "parameters": asked} for name in _OF_APPROVAL}
+    parameters = {"path.id": "$response.body#/approval"}
+    links = {name: {"operationId": name, "parameters": parameters} for name in _OF_APPROVAL}
     operations["call_tool"]["responses"]["202"]["links"] = links
     links = operations["create_agent"]["responses"]["201"]["links"]
     links["create_session"] = {"operationId": "create_session", "requestBody": {"agent_id": _ID}}
@@ -159,11 +161,11 @@ def _link(operations: Mapping[str, Node]) -> None:
     links["get_agent_version"] = {"operationId": "get_agent_version", "parameters": first}
     of_both = {"path.id": _ID, "query.before": "$response.body#/version"}
     links["diff_agent_versions"] = {"operationId": "diff_agent_versions", "parameters": of_both}
-    again = {"version": "$response.body#/version"}
+    rollback_body = {"version": "$response.body#/version"}
     links["rollback_agent"] = {
         "operationId": "rollback_agent",
         "parameters": {"path.id": _ID},
-        "requestBody": again,
+        "requestBody": rollback_body,
     }
     links = operations["create_session"]["responses"]["201"]["links"]
     links["record_link"] = {"operationId": "record_link", "requestBody": {"session_id": _ID}}

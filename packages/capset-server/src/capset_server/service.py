@@ -120,8 +120,8 @@ class Service:
     async def session_row(self, caller: Caller, id: str) -> SessionRow:
         """Return the row of the caller's session. Raises ``NotFound``, also for another caller's session."""
         row = await self.kernel.find_session(id)
-        who = caller.principal
-        theirs = (who.org, who.kind, who.id, who.on_behalf_of)
+        principal = caller.principal
+        theirs = (principal.org, principal.kind, principal.id, principal.on_behalf_of)
         if row is None or (row.org, row.principal_kind, row.principal, row.on_behalf_of) != theirs:
             raise NotFound(f"there is no session {id!r}")
         return row
@@ -160,10 +160,10 @@ class Service:
         Raises ``NotFound``, ``Conflict`` for an archived agent, and ``InvalidArguments`` for an invocation that cannot
         be hashed or a context that cannot be stored.
         """
-        hashed, kept = invocation_hash(invocation), _context(context)
+        hashed, stored_context = invocation_hash(invocation), _context(context)
         loaded = await self.agents.active(caller.principal.org, agent_id)
         row = new_session_row(self.kernel, loaded, caller.principal)
-        row = replace(row, invocation_hash=hashed, context=kept)
+        row = replace(row, invocation_hash=hashed, context=stored_context)
         await self.kernel.store.sessions.create(row)
         return row
 
@@ -247,10 +247,10 @@ class Service:
         return await find_session(self.kernel, row, loaded.id, "thread", thread)
 
     async def _span(self, row: SessionRow, turn: str) -> tuple[int, int]:
-        found = await self.kernel.store.events.span(row.id, turn)
-        if found is None:
+        span = await self.kernel.store.events.span(row.id, turn)
+        if span is None:
             raise NotFound(f"the session {row.id!r} has no messages of a turn {turn!r}")
-        return found
+        return span
 
     async def delete_session(self, caller: Caller, id: str) -> None:
         """Delete the caller's session with its files; its records stay. Raises ``NotFound``."""
@@ -263,8 +263,8 @@ class Service:
 
     def forget_agent(self, id: str) -> None:
         """Enter the sessions of an agent again at their next call: what is approved of its servers has changed."""
-        for known in (self._sessions, self._agent_sessions):
-            known.forget(lambda _, session: session.snapshot.agent_id == id)
+        for cache in (self._sessions, self._agent_sessions):
+            cache.forget(lambda _, session: session.snapshot.agent_id == id)
 
     async def agent(self, caller: Caller, id: str) -> Loaded:
         """Return an agent of the caller's organisation. Raises ``NotFound``."""
@@ -294,8 +294,10 @@ class Service:
 
     async def _open(self, caller: Caller, row: SessionRow, agent: Agent, hooks: Hooks | None = None) -> Session:
         """Open a session: its principal and environment come from the service, never from a request (spec 2, F16)."""
-        who = caller.principal
-        session = await self.kernel.enter(row, agent, principal=who, env=self._env, agent_id=row.agent_id, hooks=hooks)
+        principal = caller.principal
+        session = await self.kernel.enter(
+            row, agent, principal=principal, env=self._env, agent_id=row.agent_id, hooks=hooks
+        )
         return session.options(credential=self.credential(caller, row.agent_id))
 
     async def _version(self, row: SessionRow, version: int | None) -> Loaded:
@@ -317,20 +319,20 @@ class Service:
         return await self.agents.loaded(agent)
 
     def _forget(self, id: str) -> None:
-        for known in (self._sessions, self._agent_sessions):
-            known.forget(lambda _, session: session.id == id)
+        for cache in (self._sessions, self._agent_sessions):
+            cache.forget(lambda _, session: session.id == id)
 
 
-def _context(given: Mapping[str, Any] | None) -> str | None:
+def _context(context: Mapping[str, Any] | None) -> str | None:
     """Return a session's context in its stored form. Raises ``InvalidArguments`` if it cannot be stored."""
-    if given is None:
+    if context is None:
         return None
-    kept = to_json(session_context_of(given))
-    if len(kept) > ATTACHED_BYTES:
+    encoded = to_json(session_context_of(context))
+    if len(encoded) > ATTACHED_BYTES:
         raise InvalidArguments(
-            f"Invalid context: it has {len(kept)} bytes as JSON, and may have {ATTACHED_BYTES} (attached_json)"
+            f"Invalid context: it has {len(encoded)} bytes as JSON, and may have {ATTACHED_BYTES} (attached_json)"
         )
-    return kept.decode()
+    return encoded.decode()
 
 
 class ServerTurns:

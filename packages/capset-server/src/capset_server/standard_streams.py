@@ -45,27 +45,27 @@ class Streams:
     async def write(self, data: bytes) -> None:
         """Write all of ``data``; return once the reader or the pipe has taken it. Raises ``OSError``."""
         async with self._turn:
-            left = data[self._give(data) :]
-            if left:
-                await self._threads.run(_OWNER, partial(_write_all, self._writing, left))
+            remaining = data[self._give(data) :]
+            if remaining:
+                await self._threads.run(_OWNER, partial(_write_all, self._writing, remaining))
 
     async def gone(self) -> None:
         """Return once the reader has disconnected; only pipes report that before a write."""
         loop = asyncio.get_running_loop()
-        left: asyncio.Future[None] = loop.create_future()
+        disconnected: asyncio.Future[None] = loop.create_future()
 
         def look() -> None:
             poll = select.poll()
             poll.register(self._writing, 0)
-            if poll.poll(0) and not left.done():
-                left.set_result(None)
+            if poll.poll(0) and not disconnected.done():
+                disconnected.set_result(None)
             loop.remove_reader(self._writing)
 
         # A file has no reader to lose, and Windows offers no such notification.
         with contextlib.suppress(NotImplementedError, PermissionError):
             loop.add_reader(self._writing, look)
         try:
-            await left
+            await disconnected
         finally:
             with contextlib.suppress(NotImplementedError):  # on Windows, as above
                 loop.remove_reader(self._writing)
@@ -95,8 +95,8 @@ def _giving(descriptor: int) -> Callable[[bytes], int]:
         return _unless_full(lambda data: connection.send(data, socket.MSG_DONTWAIT))
     if stat.S_ISFIFO(mode):
         with contextlib.suppress(OSError):  # not Linux, or no permission to open it
-            own = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
-            return _unless_full(partial(os.write, own))
+            own_descriptor = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
+            return _unless_full(partial(os.write, own_descriptor))
     return lambda data: 0
 
 

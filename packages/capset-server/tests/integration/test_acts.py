@@ -84,8 +84,8 @@ ACT_OF = {
 
 @pytest.mark.spec("G39")
 def test_every_operation_that_changes_something_has_an_act_or_a_reason() -> None:
-    listed = ACT_OF.keys() | EXEMPT.keys()
-    missing, gone = sorted(mutating() - listed), sorted(listed - mutating())
+    operations = ACT_OF.keys() | EXEMPT.keys()
+    missing, gone = sorted(mutating() - operations), sorted(operations - mutating())
     assert not missing, (
         f"{missing} may change something: put the act into ACT_OF of {__name__}, or the reason into EXEMPT"
     )
@@ -155,12 +155,12 @@ async def every_act(tmp_path: Path) -> None:
         def client(of: str) -> httpx2.AsyncClient:
             return httpx2.AsyncClient(base_url=server.url, headers={"authorization": f"Bearer {of}"}, trust_env=False)
 
-        async with serving(described("Shout.")) as there, client(key) as ada, client(other) as bob:
-            made = await asked(ada, "POST", "/v1/agents", json=AGENT)
-            at = f"/v1/agents/{made['id']}"
+        async with serving(described("Shout.")) as book_server, client(key) as ada, client(other) as bob:
+            agent = await asked(ada, "POST", "/v1/agents", json=AGENT)
+            at = f"/v1/agents/{agent['id']}"
             await asked(ada, "PATCH", at, json={"description": "It adds."})
             await asked(ada, "POST", f"{at}/rollback", json={"version": 1})
-            await asked(ada, "PATCH", at, json={"mcp_servers": {"books": {"url": there.url}}})
+            await asked(ada, "PATCH", at, json={"mcp_servers": {"books": {"url": book_server.url}}})
             books = f"{at}/mcp-servers/books"
             (shout,) = (await asked(ada, "GET", books))["tools"]
             await asked(ada, "POST", f"{books}/approve", json={"tools": {"shout": shout["hash"]}})
@@ -168,7 +168,7 @@ async def every_act(tmp_path: Path) -> None:
             await asked(ada, "POST", f"{books}/withdraw", json={"tools": ["shout"]})
             stale = await ada.post(f"{books}/approve", json={"tools": {"shout": "0" * 64}})
             assert stale.status_code == 409
-            session = (await asked(ada, "POST", "/v1/sessions", json={"agent_id": made["id"]}))["id"]
+            session = (await asked(ada, "POST", "/v1/sessions", json={"agent_id": agent["id"]}))["id"]
             await asked(ada, "PATCH", f"/v1/sessions/{session}", json={"agent_version": 1})
             await asked(ada, "PUT", f"/v1/sessions/{session}/files/a.txt", content=b"hello")
             await asked(ada, "DELETE", f"/v1/sessions/{session}/files/a.txt")
@@ -184,14 +184,14 @@ async def every_act(tmp_path: Path) -> None:
             await asked(ada, "POST", f"/v1/deliveries/{await failed(ada)}/retry")
             daily = {"cron": "0 9 * * *", "session_id": session, "content": "hello"}
             schedule = f"/v1/schedules/{(await asked(ada, 'POST', '/v1/schedules', json=daily))['id']}"
-            for what in ("pause", "pause", "resume"):
-                await asked(ada, "POST", f"{schedule}/{what}")
+            for action in ("pause", "pause", "resume"):
+                await asked(ada, "POST", f"{schedule}/{action}")
             await asked(ada, "DELETE", schedule)
-            said = await ada.post(
+            response = await ada.post(
                 f"/v1/sessions/{session}/messages", json={"content": "hello"}, headers={"Accept": "text/event-stream"}
             )
-            assert "turn.ended" in said.text
-            (turn,) = {one.data["turn"] for one in events_of(said.text)}
+            assert "turn.ended" in response.text
+            (turn,) = {event.data["turn"] for event in events_of(response.text)}
             await asked(ada, "POST", f"/v1/sessions/{session}/rewind", json={"turn": turn})
             await asked(ada, "DELETE", f"/v1/sessions/{session}")
             await asked(ada, "DELETE", at)
@@ -199,11 +199,11 @@ async def every_act(tmp_path: Path) -> None:
             await asked(ada, "POST", f"/v1/keys/{made_key['id']}/revoke")
             refused = await ada.delete(f"/v1/sessions/{session}")
             assert refused.status_code == 404
-            listed = await asked(ada, "GET", "/v1/audit", params={"kind": "act", "limit": 200})
+            act_page = await asked(ada, "GET", "/v1/audit", params={"kind": "act", "limit": 200})
             by_name = await asked(ada, "GET", "/v1/audit", params={"act": "file.write"})
             calls = await asked(ada, "GET", "/v1/audit")
-        found = acts(server)
-    names = [row["act"] for row in found if row["source"].startswith("rest ")]
+        rows = acts(server)
+    names = [row["act"] for row in rows if row["source"].startswith("rest ")]
     assert names == [
         "agent.create",
         "agent.change",
@@ -233,18 +233,22 @@ async def every_act(tmp_path: Path) -> None:
         "log.read",
     ], "one a change, none for what was refused, one a request that reads the log"
     assert set(ACT_OF.values()) <= set(names)
-    shown = listed["items"][::-1]
-    assert [one["act"] for one in shown if one["source"].startswith("rest ")] == names[:-3]
-    (written,) = by_name["items"]
-    assert (written["principal"], written["session"], written["outcome"]) == ("ada", session, "succeeded")
-    about = written["arguments"]
+    act_records = act_page["items"][::-1]
+    assert [record["act"] for record in act_records if record["source"].startswith("rest ")] == names[:-3]
+    (write_record,) = by_name["items"]
+    assert (write_record["principal"], write_record["session"], write_record["outcome"]) == (
+        "ada",
+        session,
+        "succeeded",
+    )
+    about = write_record["arguments"]
     assert (about["path"], about["size"]) == ("/a.txt", 5)
-    assert written["source"].startswith("rest 127.0.0.1 key ")
-    assert {one["phase"] for one in calls["items"]} == {"outcome"}, "by default, calls"
-    decided = [row for row in found if row["act"].startswith("approval.")]
+    assert write_record["source"].startswith("rest 127.0.0.1 key ")
+    assert {record["phase"] for record in calls["items"]} == {"outcome"}, "by default, calls"
+    decided = [row for row in rows if row["act"].startswith("approval.")]
     assert [(row["principal"], row["tool"], row["session"]) for row in decided] == [("bob", "careful", careful)] * 2
     secrets = (key, other, made_key["key"])
-    assert not any(secret in json.dumps(row) for secret in secrets for row in found), "no secrets"
+    assert not any(secret in json.dumps(row) for secret in secrets for row in rows), "no secrets"
 
 
 @pytest.mark.realtime
@@ -261,17 +265,17 @@ async def test_an_act_whose_record_cannot_be_written_is_refused(tmp_path: Path) 
             async with httpx2.AsyncClient(base_url=server.url, headers=headers, trust_env=False) as client:
                 refused = await client.post("/v1/agents", json=AGENT)
                 read = await client.get("/v1/audit")
-                left = await asked(client, "GET", "/v1/agents")
+                agents = await asked(client, "GET", "/v1/agents")
             database.execute("DROP TRIGGER full")
     assert (refused.status_code, read.status_code) == (503, 503)
     assert "no room" not in refused.text
-    assert [one["name"] for one in left["items"] if one["name"] == "adder"] == [], "it was not made either"
+    assert [agent["name"] for agent in agents["items"] if agent["name"] == "adder"] == [], "it was not made either"
 
 
 @pytest.mark.spec("G39")
 def test_the_guide_lists_every_act_as_the_table_does() -> None:
     guide = (ROOT / "docs/guide/audit.md").read_text(encoding="utf-8")
-    rows = [f"| `{name}` | {told} |" for name, told in ACTS.items()]
+    rows = [f"| `{name}` | {description} |" for name, description in ACTS.items()]
     assert "\n".join(rows) in guide, (
         f"docs/guide/audit.md lacks {[row for row in rows if row not in guide]}, or their order"
     )

@@ -69,23 +69,23 @@ def nobody_was_seen_yet() -> None:
 @asynccontextmanager
 async def opened(**more: Any) -> AsyncGenerator[tuple[Site, str, str]]:
     """Give a site where ``ada`` has a key of each tier, with one agent and one session of hers."""
-    async with site(tiers, **more) as here:
+    async with site(tiers, **more) as server:
         for tier in TIERS:
-            await here.key(tier, principal="ada", attributes=None if tier == "none" else {"tier": tier, "level": 3})
-        async with here.client() as ada:
+            await server.key(tier, principal="ada", attributes=None if tier == "none" else {"tier": tier, "level": 3})
+        async with server.client() as ada:
             agent = (await make_agent(ada, "tiers"))["id"]
             session = (await ada.post("/v1/sessions", json={"agent_id": agent})).json()["id"]
-        yield here, agent, session
+        yield server, agent, session
 
 
-def said(here: Site, told: Mapping[str, Any] | None) -> str | None:
+def said(server: Site, attributes: Mapping[str, Any] | None) -> str | None:
     """Return the keyed digest of attributes, as a record has it."""
-    return None if told is None else here.kernel._entered().digest(canonical(told))
+    return None if attributes is None else server.kernel._entered().digest(canonical(attributes))
 
 
-async def through(door: Door, here: Site, tier: str, agent: str, session: str, name: str) -> tuple[bool, str]:
+async def through(door: Door, server: Site, tier: str, agent: str, session: str, name: str) -> tuple[bool, str]:
     """Call a tool by a door with the key of a tier; return whether it went through, and what was told."""
-    async with here.client(tier) as client:
+    async with server.client(tier) as client:
         if door == "rest":
             answer = (await call(client, session, name)).json()
             return answer["success"], json.dumps(answer)
@@ -95,14 +95,14 @@ async def through(door: Door, here: Site, tier: str, agent: str, session: str, n
             answer = events_of(streamed.text)[-1].data
             return answer["success"], json.dumps(answer)
     path = f"/mcp/sessions/{session}" if door == "mcp session" else f"/mcp/agents/{agent}"
-    result = await by_mcp(here, tier, path, name, of_old=door == "mcp agent of old")
+    result = await by_mcp(server, tier, path, name, of_old=door == "mcp agent of old")
     return not result.is_error, text_of(result)
 
 
-async def by_mcp(here: Site, tier: str, path: str, name: str, *, of_old: bool) -> CallToolResult:
-    headers = {"Authorization": f"Bearer {here.keys[tier]}"}
+async def by_mcp(server: Site, tier: str, path: str, name: str, *, of_old: bool) -> CallToolResult:
+    headers = {"Authorization": f"Bearer {server.keys[tier]}"}
     async with httpx2.AsyncClient(headers=headers, trust_env=False) as http:
-        transport = streamable_http_client(f"{here.url}{path}", http_client=http)
+        transport = streamable_http_client(f"{server.url}{path}", http_client=http)
         async with McpClient(transport, mode="legacy" if of_old else "auto") as client:
             return await client.call_tool(name, {})
 
@@ -112,46 +112,48 @@ async def by_mcp(here: Site, tier: str, path: str, name: str, *, of_old: bool) -
 @pytest.mark.parametrize("name", ["export", "archive"])
 async def test_each_call_is_decided_by_the_attributes_of_its_own_key(door: Door, name: str) -> None:
     """Keys of one principal use one session at the same time, which is kept open for each of them."""
-    async with opened() as (here, agent, session):
+    async with opened() as (server, agent, session):
         order = [*TIERS, *reversed(TIERS), *TIERS]
-        answers = await asyncio.gather(*(through(door, here, tier, agent, session, name) for tier in order))
-        for tier, (went, told) in zip(order, answers, strict=True):
-            assert went is (tier == "pro"), (tier, told)
-            assert went or f"not {None if tier == 'none' else tier}" in told
-        records = await here.records(tool=name)
+        answers = await asyncio.gather(*(through(door, server, tier, agent, session, name) for tier in order))
+        for tier, (went, text) in zip(order, answers, strict=True):
+            assert went is (tier == "pro"), (tier, text)
+            assert went or f"not {None if tier == 'none' else tier}" in text
+        records = await server.records(tool=name)
         assert len(records) == len(order)
-        assert len({one.session for one in records}) == 1, "one session is kept"
-        digests = {tier: said(here, None if tier == "none" else {"tier": tier, "level": 3}) for tier in TIERS}
-        by_outcome = {(one.attributes_digest, one.outcome) for one in records}
+        assert len({record.session for record in records}) == 1, "one session is kept"
+        digests = {tier: said(server, None if tier == "none" else {"tier": tier, "level": 3}) for tier in TIERS}
+        by_outcome = {(record.attributes_digest, record.outcome) for record in records}
         assert by_outcome == {(digests["pro"], "succeeded"), (digests["free"], "denied"), (digests["none"], "denied")}
 
 
 @pytest.mark.spec("F34")
 async def test_a_list_of_tools_is_that_of_the_key() -> None:
-    async with opened() as (here, agent, session):
-        listed: dict[str, set[str]] = {}
+    async with opened() as (server, agent, session):
+        tool_names: dict[str, set[str]] = {}
         for tier in ("pro", "free"):
-            async with here.client(tier) as client:
-                shown = (await client.get(f"/v1/sessions/{session}/snapshot")).json()["tools"]
-                listed[f"rest {tier}"] = {one["name"] for one in shown if one["in_play"]}
+            async with server.client(tier) as client:
+                tools = (await client.get(f"/v1/sessions/{session}/snapshot")).json()["tools"]
+                tool_names[f"rest {tier}"] = {tool["name"] for tool in tools if tool["in_play"]}
                 body = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
-                found = await client.post(f"/mcp/agents/{agent}", json=body, headers=MCP_HEADERS)
-                listed[f"mcp {tier}"] = {name for name in ("export", "archive") if f'"name":"{name}"' in found.text}
+                response = await client.post(f"/mcp/agents/{agent}", json=body, headers=MCP_HEADERS)
+                tool_names[f"mcp {tier}"] = {
+                    name for name in ("export", "archive") if f'"name":"{name}"' in response.text
+                }
         both = {"export", "archive"}
-        assert listed == {"rest pro": both, "mcp pro": both, "rest free": set(), "mcp free": set()}
+        assert tool_names == {"rest pro": both, "mcp pro": both, "rest free": set(), "mcp free": set()}
 
 
 @pytest.mark.spec("P9")
 async def test_an_answer_that_is_kept_is_for_the_same_attributes() -> None:
-    async with opened() as (here, _, session):
-        asked: dict[str, Any] = {"json": {"tool": "export", "arguments": {}}, "headers": {"Idempotency-Key": "once"}}
+    async with opened() as (server, _, session):
+        options: dict[str, Any] = {"json": {"tool": "export", "arguments": {}}, "headers": {"Idempotency-Key": "once"}}
         path = f"/v1/sessions/{session}/calls"
-        async with here.client("pro") as client:
-            assert (await client.post(path, **asked)).json()["data"] == "exported"
-            assert (await client.post(path, **asked)).headers["Idempotent-Replayed"] == "true"
+        async with server.client("pro") as client:
+            assert (await client.post(path, **options)).json()["data"] == "exported"
+            assert (await client.post(path, **options)).headers["Idempotent-Replayed"] == "true"
         for tier in ("free", "none"):
-            async with here.client(tier) as client:
-                answer = await client.post(path, **asked)
+            async with server.client(tier) as client:
+                answer = await client.post(path, **options)
                 assert "another request" in problem(answer, 422, "invalid_arguments")["detail"]
 
 
@@ -191,9 +193,9 @@ async def test_no_request_says_anything_of_who_sends_it() -> None:
     """Every operation of the API and of MCP, with attributes wherever they could stand."""
     watched = Capability("till", tools=[pay, donate], policies=[watch])
     site_of: dict[str, Any] = {"governance": Governance(own_approvals=True), "generator": Parrot()}
-    async with site(watched, **site_of) as here:
-        await here.key("ada", attributes={"tier": "free"})
-        async with here.client(headers=HEADERS) as client:
+    async with site(watched, **site_of) as server:
+        await server.key("ada", attributes={"tier": "free"})
+        async with server.client(headers=HEADERS) as client:
             ada = await belongings(client, "a secret")
             document = (await client.get("/openapi.json")).json()
             refused = dict[str, int]()
@@ -211,15 +213,16 @@ async def test_no_request_says_anything_of_who_sends_it() -> None:
                 assert status == expected, (name, status)
             assert len(refused) > 12, "every operation with a body was asked"
         assert {
-            (json.dumps(dict(one.principal.attributes)), one.principal.on_behalf_of_attributes) for one in SEEN
+            (json.dumps(dict(request.principal.attributes)), request.principal.on_behalf_of_attributes)
+            for request in SEEN
         } == {('{"tier": "free"}', ())}
-        assert {json.dumps(dict(one.env)) for one in SEEN} == {"{}"}
-        assert {one.attributes_digest for one in await here.records()} == {said(here, {"tier": "free"})}
-        lineage = here.kernel.store.lineage
+        assert {json.dumps(dict(request.env)) for request in SEEN} == {"{}"}
+        assert {record.attributes_digest for record in await server.records()} == {said(server, {"tier": "free"})}
+        lineage = server.kernel.store.lineage
         envelope = await lineage.envelope("acme", ada.envelope)
         assert envelope is not None
-        who = json.loads(envelope.body)["runtime"]["toolkit_context"]["principal"]
-        assert who["attributes"] == {"tier": "free"}
+        principal = json.loads(envelope.body)["runtime"]["toolkit_context"]["principal"]
+        assert principal["attributes"] == {"tier": "free"}
 
 
 @policy
@@ -232,14 +235,14 @@ def watch(request: Request) -> bool:
 @pytest.mark.spec("F16", "F34")
 @pytest.mark.parametrize("door", ["rest", "sse", "mcp"])
 async def test_a_call_that_claims_a_tier_is_decided_without(door: str) -> None:
-    async with opened() as (here, agent, session):
-        async with here.client("free", headers=HEADERS) as client:
+    async with opened() as (server, agent, session):
+        async with server.client("free", headers=HEADERS) as client:
             path, headers = f"/v1/sessions/{session}/calls", {"Accept": "text/event-stream"} if door == "sse" else {}
             for member, value in MEMBERS.items() if door != "mcp" else ():
                 body = {"tool": "export", "arguments": {}, member: value}
                 problem(await client.post(path, json=body, headers=headers), 422, "invalid_arguments")
-                told = (await client.post(path, json={"tool": "export", "arguments": {member: value}})).json()
-                assert told["error"]["code"] in ("invalid_arguments", "permission_denied")
+                reply = (await client.post(path, json={"tool": "export", "arguments": {member: value}})).json()
+                assert reply["error"]["code"] in ("invalid_arguments", "permission_denied")
             for member, value in MEMBERS.items() if door == "mcp" else ():
                 params = {"name": "export", "arguments": {}, "_meta": {}, member: value}
                 body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
@@ -247,27 +250,27 @@ async def test_a_call_that_claims_a_tier_is_decided_without(door: str) -> None:
                     answer = await client.post(where, json=body, headers=MCP_HEADERS)
                     assert "this needs the tier pro, not free" in answer.text
         assert SEEN
-        assert {json.dumps(dict(one.principal.attributes)) for one in SEEN} == {'{"level": 3, "tier": "free"}'}
-        assert not [one for one in await here.records() if one.outcome == "succeeded"]
+        assert {json.dumps(dict(request.principal.attributes)) for request in SEEN} == {'{"level": 3, "tier": "free"}'}
+        assert not [record for record in await server.records() if record.outcome == "succeeded"]
 
 
 @pytest.mark.spec("F27", "F34", "T16")
 async def test_an_envelope_keeps_neither_secrets_nor_what_the_hosts_patterns_match() -> None:
-    async with opened(governance=Governance(redact=["hush-[0-9]+"])) as (here, agent, _):
+    async with opened(governance=Governance(redact=["hush-[0-9]+"])) as (server, agent, _):
         hidden = {"tier": "pro", "api_key": "an-api-key", "plan": "hush-1234"}
-        await here.key("rich", principal="ada", attributes=hidden)
-        async with here.client("rich") as client:
+        await server.key("rich", principal="ada", attributes=hidden)
+        async with server.client("rich") as client:
             session = (await client.post("/v1/sessions", json={"agent_id": agent})).json()["id"]
             assert (await call(client, session, "export")).json()["success"]
             link = (await client.post("/v1/links", json={"session_id": session})).json()
-            found = await client.get(f"/v1/links/{link['id']}/envelope")
+            response = await client.get(f"/v1/links/{link['id']}/envelope")
             for text in ("an-api-key", "hush-1234"):
-                assert text not in found.text
+                assert text not in response.text
                 assert text not in (await client.get(f"/v1/sessions/{session}/snapshot")).text
                 assert text not in (await client.get("/v1/audit")).text
-            who = found.json()["envelope"]["runtime"]["toolkit_context"]["principal"]
-        assert who["attributes"] == {"tier": "pro"}
-        assert who["dropped"] == ["attributes.api_key", "attributes.plan"]
+            principal = response.json()["envelope"]["runtime"]["toolkit_context"]["principal"]
+        assert principal["attributes"] == {"tier": "pro"}
+        assert principal["dropped"] == ["attributes.api_key", "attributes.plan"]
 
 
 @pytest.mark.parametrize("principal", [Principal("bot").acting_for(Principal("ada", attributes={"tier": "pro"}))])

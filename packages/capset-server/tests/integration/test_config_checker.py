@@ -28,9 +28,9 @@ SOUND = "actions: [{name: a, description: d, permissions: [], handler: ./a.py}]"
 @pytest.fixture
 async def checker() -> AsyncGenerator[ConfigChecker]:
     """Give a checker, and end its process."""
-    made = ConfigChecker(seconds=20)
-    yield made
-    await made.close()
+    config_checker = ConfigChecker(seconds=20)
+    yield config_checker
+    await config_checker.close()
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ async def test_the_process_says_what_the_function_says(checker: ConfigChecker, i
 
 
 @pytest.mark.parametrize(
-    ("format", "text", "told"),
+    ("format", "text", "expected"),
     [
         ("yaml", "governance: {refusals: {null: 1}}", "unknown field 'None'"),
         ("yaml", "governance: {refusals: 0x%s}" % ("f" * 4_000), "an integer has at most 4,000 digits"),
@@ -61,10 +61,10 @@ async def test_the_process_says_what_the_function_says(checker: ConfigChecker, i
     ],
 )
 async def test_odd_values_are_problems_of_the_file(
-    checker: ConfigChecker, installed: Registry, format: Format, text: str, told: str
+    checker: ConfigChecker, installed: Registry, format: Format, text: str, expected: str
 ) -> None:
-    found = await checker.check(ADA, text, format, installed)
-    assert any(told in one.message for one in found.problems), found
+    report = await checker.check(ADA, text, format, installed)
+    assert any(expected in issue.message for issue in report.problems), report
 
 
 async def test_a_check_that_takes_too_long_ends_and_the_next_one_works(
@@ -147,13 +147,13 @@ async def test_capabilities_of_the_host_are_known(checker: ConfigChecker, instal
     ours = Capability("ours", description="Ours.", tools=[own])
     registry = Registry.of([*installed.capabilities.values(), ours], installed.agents.values())
     text = "actions: [{tool: ours.own}]"
-    found = await checker.check(ADA, text, "yaml", registry)
-    assert found == check_text(text, "yaml", registry)
+    report = await checker.check(ADA, text, "yaml", registry)
+    assert report == check_text(text, "yaml", registry)
 
 
 async def test_problems_beyond_the_first_hundred_are_not_looked_for(
     checker: ConfigChecker, installed: Registry
 ) -> None:
-    found = await checker.check(ADA, json.dumps({"actions": [{"wrong": 1}] * 5_000}), "json", installed)
-    assert len(found.problems) == MAX_PROBLEMS + 1
-    assert "first 100 problems" in found.problems[0].message
+    report = await checker.check(ADA, json.dumps({"actions": [{"wrong": 1}] * 5_000}), "json", installed)
+    assert len(report.problems) == MAX_PROBLEMS + 1
+    assert "first 100 problems" in report.problems[0].message

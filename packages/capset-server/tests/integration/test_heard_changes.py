@@ -40,14 +40,14 @@ async def test_followers_and_waiting_calls_are_woken_without_a_look(
     monkeypatch.setattr(followers, "REVOKED_SECONDS", 60.0)
     with redis_server() as server:
         url = f"sqlite:///{tmp_path}/capset.db"
-        one, other = [share_changes(make_store(url), server.url) for _ in range(2)]
-        await one.open()
+        store, other = [share_changes(make_store(url), server.url) for _ in range(2)]
+        await store.open()
         await other.open()
         bell = Notifier()
         decided, lists = asyncio.Queue[str | None](), asyncio.Queue[str | None]()
         bell.on("approval", decided.put_nowait)
         bell.on("lists", lists.put_nowait)
-        async with asyncio.timeout(60), bell.watching(one):
+        async with asyncio.timeout(60), bell.watching(store):
             assert await decided.get() is None  # connected: some may have been missed
             assert await lists.get() is None
             with bell.heard("s") as rung:
@@ -64,5 +64,5 @@ async def test_followers_and_waiting_calls_are_woken_without_a_look(
             with bell.heard("s", cast("FollowerCredential", cast("Any", Revoked()))) as rung:
                 await other.keys.revoke("key", NOW)
                 await rung.wait()
-        await one.close()
+        await store.close()
         await other.close()

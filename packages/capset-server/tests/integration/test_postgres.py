@@ -34,24 +34,24 @@ def own_server(postgres: Server) -> Generator[Server]:
 @pytest.mark.gate
 @pytest.mark.spec("P30")
 async def test_what_one_server_keeps_the_other_serves(postgres_url: str) -> None:
-    async with site(store=postgres_url) as one, site(store=postgres_url) as two:
-        async with one.client() as first, two.client() as second:
+    async with site(store=postgres_url) as first_server, site(store=postgres_url) as two:
+        async with first_server.client() as first, two.client() as second:
             session = await make_session(first)
             assert (await call(second, session, "note", text="kept")).json()["data"] == {"kept": "kept"}
-            there = await first.get(f"/v1/sessions/{session}/files/note.txt")
-            assert there.content == b"kept"
+            response = await first.get(f"/v1/sessions/{session}/files/note.txt")
+            assert response.content == b"kept"
             agent = await make_agent(second, name="shared")
             tag = {"If-Match": (await first.get(f"/v1/agents/{agent['id']}")).headers["ETag"]}
             path = f"/v1/agents/{agent['id']}"
             changes = [client.patch(path, json={"description": "x"}, headers=tag) for client in (first, second)]
-            assert sorted([one.status_code for one in await asyncio.gather(*changes)]) == [200, 412]
-        assert (await one.kernel.audit.verify()).ok
+            assert sorted([answer.status_code for answer in await asyncio.gather(*changes)]) == [200, 412]
+        assert (await first_server.kernel.audit.verify()).ok
 
 
 @pytest.mark.spec("P9")
 async def test_one_request_at_two_servers_is_one(postgres_url: str) -> None:
-    async with site(store=postgres_url) as one, site(store=postgres_url) as two:
-        async with one.client() as first, two.client() as second:
+    async with site(store=postgres_url) as first_server, site(store=postgres_url) as two:
+        async with first_server.client() as first, two.client() as second:
             session = await make_session(first)
             body = {"tool": "note", "arguments": {"text": "x"}}
 
@@ -63,14 +63,14 @@ async def test_one_request_at_two_servers_is_one(postgres_url: str) -> None:
 
             answers = await asyncio.gather(*[ask(client) for client in (first, second) for _ in range(4)])
         assert set(answers) <= {200, 409}
-        assert len(await one.records(tool="note")) == 1
+        assert len(await first_server.records(tool="note")) == 1
 
 
 @pytest.mark.realtime
 @pytest.mark.spec("P13", "P91")
 async def test_a_server_says_within_seconds_that_its_database_does_not_answer(postgres_url: str) -> None:
     """However many ask, one read hangs: it would keep a thread that others need."""
-    async with site(store=postgres_url) as here, here.client(None) as client:
+    async with site(store=postgres_url) as server, server.client(None) as client:
         with connected(postgres_url) as owner, owner.transaction():
             owner.execute("LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE")
             began = time.monotonic()
@@ -91,7 +91,7 @@ async def test_a_server_says_within_seconds_that_its_database_does_not_answer(po
 @pytest.mark.realtime
 @pytest.mark.spec("G23", "G24")
 async def test_while_the_database_is_away_requests_are_503_and_say_no_more(own_server: Server) -> None:
-    async with site(store=own_server.empty()) as here, here.client() as client:
+    async with site(store=own_server.empty()) as server, server.client() as client:
         session = await make_session(client)
         own_server.stop()
         for answer in (
@@ -105,4 +105,4 @@ async def test_while_the_database_is_away_requests_are_503_and_say_no_more(own_s
         problem(await client.get("/v1/agents"), 503, "store_unavailable")
         own_server.start()
         assert (await call(client, session, "note", text="again")).json()["data"] == {"kept": "again"}
-        assert [record.outcome for record in await here.records(tool="note")][-1:] == ["succeeded"]
+        assert [record.outcome for record in await server.records(tool="note")][-1:] == ["succeeded"]

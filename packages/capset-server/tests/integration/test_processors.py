@@ -124,16 +124,16 @@ EVENTS = [
 @pytest.fixture
 async def bar() -> AsyncGenerator[Site]:
     CLEANED.clear()
-    async with site(BAR) as here:
-        yield here
+    async with site(BAR) as server:
+        yield server
 
 
 @asynccontextmanager
-async def mcp_client(here: Site, agent: str) -> AsyncGenerator[McpClient]:
-    headers = {"Authorization": f"Bearer {here.keys['ada']}"}
+async def mcp_client(server: Site, agent: str) -> AsyncGenerator[McpClient]:
+    headers = {"Authorization": f"Bearer {server.keys['ada']}"}
     async with (
         httpx2.AsyncClient(headers=headers, trust_env=False) as http,
-        McpClient(streamable_http_client(f"{here.url}/mcp/agents/{agent}", http_client=http)) as client,
+        McpClient(streamable_http_client(f"{server.url}/mcp/agents/{agent}", http_client=http)) as client,
     ):
         yield client
 
@@ -147,7 +147,7 @@ async def test_as_json_there_is_the_reply(name: str, bar: Site) -> None:
         assert (answer.status_code, answer.json()["data"]) == (200, [0, 1])
         assert (await call(client, session, "say", data="x")).json()["data"] == "x"
         refused = await call(client, session, name, cups="two")
-        assert (refused.status_code, [one["path"] for one in refused.json()["error"]["fields"]]) == (422, ["cups"])
+        assert (refused.status_code, [field["path"] for field in refused.json()["error"]["fields"]]) == (422, ["cups"])
     assert CLEANED == ["cleaned"]
     record = await bar.record(tool="brew", outcome="succeeded")
     assert json.loads(record.arguments) == {"cups": 2, "ends": "reply"}
@@ -159,10 +159,10 @@ async def test_as_a_stream_there_is_every_event_in_its_order_and_then_the_result
         session = await make_session(client, "bar")
         text = (await call(client, session, "Bar.Brew", cups=2)).text
     *events, last = text.rstrip("\n").split("\n\n")
-    told = [json.loads(one.removeprefix("data: ")) for one in events]
-    assert [(one["type"], one["data"]) for one in told] == EVENTS
-    assert {(one["kind"], one["meta"]["correlation"]) for one in told} == {("event", "c")}
-    assert len({one["meta"]["id"] for one in told}) == len(told)
+    messages = [json.loads(line.removeprefix("data: ")) for line in events]
+    assert [(message["type"], message["data"]) for message in messages] == EVENTS
+    assert {(message["kind"], message["meta"]["correlation"]) for message in messages} == {("event", "c")}
+    assert len({message["meta"]["id"] for message in messages}) == len(messages)
     assert json.loads(last.removeprefix("event: result\ndata: "))["data"] == [0, 1]
 
 
@@ -172,10 +172,10 @@ async def test_the_typed_client_reads_events_and_outcomes(bar: Site) -> None:
         session = await make_session(http, "bar")
     async with Client(bar.url, key=bar.keys["ada"]) as client:
         async with client.stream(session, "brew", {"cups": 2}) as events:
-            assert [(one.type, one.data) async for one in events] == EVENTS
+            assert [(event.type, event.data) async for event in events] == EVENTS
         assert events.result.data == [0, 1]
         async with client.stream(session, "brew", {"cups": 1, "ends": "error"}) as events:
-            assert len([one async for one in events]) == 3
+            assert len([event async for event in events]) == 3
         assert events.result.error is not None
         assert (events.result.error.code, events.result.error.status) == ("no_beans", 409)
         crashed = await client.call(session, "brew", {"cups": 0, "ends": "crash"})
@@ -201,20 +201,20 @@ async def test_a_client_who_leaves_cancels_the_processor(bar: Site) -> None:
 
 @pytest.mark.spec("K4")
 async def test_over_mcp_progress_is_told_and_the_reply_is_the_result(bar: Site) -> None:
-    told: list[tuple[float, float | None, str | None]] = []
+    updates: list[tuple[float, float | None, str | None]] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        told.append((progress, total, message))
+        updates.append((progress, total, message))
 
     async with bar.client() as http:
         agent = await make_agent(http, "bar")
     async with mcp_client(bar, agent["id"]) as client:
-        tools = {one.name: one for one in (await client.list_tools()).tools}
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert sorted(tools) == ["brew", "say"]
         assert tools["brew"].input_schema["required"] == ["cups"]
         result = await client.call_tool("brew", {"cups": 2}, progress_callback=on_progress)
         assert (result.is_error, result.structured_content) == (False, {"result": [0, 1]})
-        assert told == [(0.0, 1.0, "cup 0"), (0.5, 1.0, "cup 1")], "what has no fraction is no progress"
+        assert updates == [(0.0, 1.0, "cup 0"), (0.5, 1.0, "cup 1")], "what has no fraction is no progress"
         assert (await client.call_tool("say", {"data": "x"})).structured_content == {"result": "x"}
         silent: Any = await client.call_tool("brew", {"cups": 0, "ends": "silence"})
         assert (silent.is_error, silent.structured_content, silent.content) == (False, {}, [])
@@ -231,7 +231,7 @@ async def test_the_same_error_can_be_raised(bar: Site) -> None:
     tool = Tool.from_processor(
         inbound=Say, outbound=Said, factory=handles(raising), description="Raise.", name="raising"
     )
-    async with site(Capability("raises", tools=[tool])) as here, here.client() as client:
+    async with site(Capability("raises", tools=[tool])) as server, server.client() as client:
         session = await make_session(client, "raises")
         error = (await call(client, session, "raising", data="x")).json()["error"]
         assert (error["code"], error["status"], error["message"]) == ("no_beans", 409, "No beans.")

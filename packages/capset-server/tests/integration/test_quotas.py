@@ -52,23 +52,23 @@ async def call(client: httpx2.AsyncClient, session: str, name: str, key: str = "
 
 @pytest.mark.spec("P37", "T37")
 async def test_arguments_that_wait_for_an_approval_are_bounded() -> None:
-    async with site(press) as here, here.client() as ada:
+    async with site(press) as server, server.client() as ada:
         session = await make_session(ada, "press")
-        said = problem(await call(ada, session, "publish", text="x" * MIB), 413, "arguments_too_large")
-        assert f"{ARGUMENT_BYTES} bytes" in said["detail"]
+        body = problem(await call(ada, session, "publish", text="x" * MIB), 413, "arguments_too_large")
+        assert f"{ARGUMENT_BYTES} bytes" in body["detail"]
         assert (await ada.get("/v1/approvals")).json()["items"] == []
         for number in range(70):
             text = str(number) + "x" * (PENDING_BYTES // 65)
             row = replace(approval_row(f"id-{number:02}", f"{number:064}"), arguments=f'"{text}"', expires_at=FOREVER)
             if number < 64:
-                await here.kernel.store.approvals.open(replace(row, created_at=here.kernel.now()), most=100)
+                await server.kernel.store.approvals.open(replace(row, created_at=server.kernel.now()), most=100)
         full = await call(ada, session, "publish", text="x" * (MIB - KIB))
-        said = problem(full, 429, "limit_exceeded")
-        assert "pending_arguments" in said["detail"]
-        assert str(PENDING_BYTES) in said["detail"]
+        body = problem(full, 429, "limit_exceeded")
+        assert "pending_arguments" in body["detail"]
+        assert str(PENDING_BYTES) in body["detail"]
         assert (await call(ada, session, "publish", text="small")).status_code == 202
-        await here.key("eve", org="other")
-        async with here.client("eve") as eve:
+        await server.key("eve", org="other")
+        async with server.client("eve") as eve:
             other = await make_session(eve, "press")
             assert (await call(eve, other, "publish", text="x" * (MIB - KIB))).status_code == 202
 
@@ -89,25 +89,25 @@ async def test_an_approver_puts_no_larger_arguments_there(here: Site) -> None:
 
 @pytest.mark.spec("P37", "T37")
 async def test_requests_for_approvals_go_with_their_session() -> None:
-    async with site(press) as here, here.client() as ada:
+    async with site(press) as server, server.client() as ada:
         session = await make_session(ada, "press")
-        asked = (await call(ada, session, "publish", text="x")).json()
-        assert (await ada.get(f"/v1/approvals/{asked['approval']}")).status_code == 200
+        body = (await call(ada, session, "publish", text="x")).json()
+        assert (await ada.get(f"/v1/approvals/{body['approval']}")).status_code == 200
         assert (await ada.delete(f"/v1/sessions/{session}")).status_code == 204
-        problem(await ada.get(f"/v1/approvals/{asked['approval']}"), 404, "not_found")
-        assert len(await here.records(tool="publish")) == 1, "the record stays"
+        problem(await ada.get(f"/v1/approvals/{body['approval']}"), 404, "not_found")
+        assert len(await server.records(tool="publish")) == 1, "the record stays"
 
 
 @pytest.mark.spec("P37", "T37")
 async def test_an_answer_that_is_too_large_to_be_kept_says_where_it_is_recorded() -> None:
-    async with site(press) as here, here.client() as ada:
+    async with site(press) as server, server.client() as ada:
         session = await make_session(ada, "press")
         first = await call(ada, session, "print_out", "k-1", size=ANSWER_BYTES)
         assert first.status_code == 200
-        said = problem(await call(ada, session, "print_out", "k-1", size=ANSWER_BYTES), 409, "conflict")
-        assert first.json()["record"] in said["detail"]
-        assert "read" in said["detail"]
-        assert len(await here.records(tool="print_out")) == 1, "it is done once"
+        body = problem(await call(ada, session, "print_out", "k-1", size=ANSWER_BYTES), 409, "conflict")
+        assert first.json()["record"] in body["detail"]
+        assert "read" in body["detail"]
+        assert len(await server.records(tool="print_out")) == 1, "it is done once"
         small = [await call(ada, session, "print_out", "k-2", size=10) for _ in range(2)]
         assert small[0].json() == small[1].json()
 
@@ -116,17 +116,17 @@ async def test_an_answer_that_is_too_large_to_be_kept_says_where_it_is_recorded(
 async def test_an_organisation_has_so_many_keys_within_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency, "KEYS", 20)  # ten thousand requests would take too long
     clock = FakeClock()
-    async with site(press, clock=clock) as here, here.client() as ada:
+    async with site(press, clock=clock) as server, server.client() as ada:
         session = await make_session(ada, "press")
-        replies = here.kernel.store.replies
+        replies = server.kernel.store.replies
         for number in range(20):
-            row = ReplyRow(session, f"key-{number}", "0" * 64, here.kernel.now(), org="acme")
+            row = ReplyRow(session, f"key-{number}", "0" * 64, server.kernel.now(), org="acme")
             assert await replies.reserve(row, expired="0000") is None
         clock.advance(3_600)
-        said = await call(ada, session, "print_out", "one-more", size=1)
-        assert "idempotency_keys" in problem(said, 429, "limit_exceeded")["detail"]
-        assert said.headers["retry-after"] == str(23 * 3_600)
-        assert await here.records(tool="print_out") == []
+        response = await call(ada, session, "print_out", "one-more", size=1)
+        assert "idempotency_keys" in problem(response, 429, "limit_exceeded")["detail"]
+        assert response.headers["retry-after"] == str(23 * 3_600)
+        assert await server.records(tool="print_out") == []
         assert (await call(ada, session, "print_out", size=1)).status_code == 200
         clock.advance(23 * 3_600 + 1)
         assert (await call(ada, session, "print_out", "one-more", size=1)).status_code == 200
@@ -137,7 +137,7 @@ async def test_an_organisation_has_so_many_keys_within_a_day(monkeypatch: pytest
 async def test_answers_make_room_and_are_swept_without_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency, "SWEEP_SECONDS", 0.01)
     clock = FakeClock()
-    async with site(press, clock=clock) as here, here.client() as ada:
+    async with site(press, clock=clock) as server, server.client() as ada:
         session = await make_session(ada, "press")
         count = ANSWERS_BYTES // ANSWER_BYTES + 2
         for number in range(count):
@@ -146,14 +146,14 @@ async def test_answers_make_room_and_are_swept_without_a_request(monkeypatch: py
             clock.advance(1)
         newest = await call(ada, session, "print_out", f"k-{count - 1}", size=ANSWER_BYTES - KIB)
         assert newest.headers["idempotent-replayed"] == "true"
-        said = problem(await call(ada, session, "print_out", "k-0", size=ANSWER_BYTES - KIB), 409, "conflict")
-        assert "not done again" in said["detail"]
-        assert len(await here.records(tool="print_out")) == count
+        body = problem(await call(ada, session, "print_out", "k-0", size=ANSWER_BYTES - KIB), 409, "conflict")
+        assert "not done again" in body["detail"]
+        assert len(await server.records(tool="print_out")) == count
         clock.advance(25 * 3_600)
-        row = ReplyRow(session, "k-0", "0" * 64, here.kernel.now(), org="acme")  # whose reserving removes nothing
+        row = ReplyRow(session, "k-0", "0" * 64, server.kernel.now(), org="acme")  # whose reserving removes nothing
 
         async def is_swept() -> bool:
-            return await here.kernel.store.replies.reserve(row, expired="0000") is None
+            return await server.kernel.store.replies.reserve(row, expired="0000") is None
 
         await until(is_swept, "the answer to be removed")
 
@@ -168,9 +168,9 @@ async def test_what_a_link_carries_is_bounded(here: Site, ada: httpx2.AsyncClien
         return await ada.post("/v1/links", json={"session_id": session, member: data})
 
     assert (await record(size)).status_code == 201
-    said = problem(await record(size + 1), 422, "invalid_arguments")
-    assert [one["path"] for one in said["fields"]] == [member]
-    assert f"at most {size} bytes as JSON (attached_json)" in said["detail"]
+    body = problem(await record(size + 1), 422, "invalid_arguments")
+    assert [field["path"] for field in body["fields"]] == [member]
+    assert f"at most {size} bytes as JSON (attached_json)" in body["detail"]
 
 
 @pytest.mark.spec("P37", "T37")
@@ -179,9 +179,9 @@ async def test_a_session_has_so_many_links(
 ) -> None:
     monkeypatch.setattr(links, "SESSION_LINKS", 3)
     session, other = await make_session(ada, "kit"), await make_session(ada, "kit")
-    told = await asyncio.gather(*[ada.post("/v1/links", json={"session_id": session}) for _ in range(6)])
-    assert sorted(one.status_code for one in told) == [201] * 3 + [429] * 3
-    refused = next(one for one in told if one.status_code == 429)
+    responses = await asyncio.gather(*[ada.post("/v1/links", json={"session_id": session}) for _ in range(6)])
+    assert sorted(response.status_code for response in responses) == [201] * 3 + [429] * 3
+    refused = next(response for response in responses if response.status_code == 429)
     assert "session_links" in problem(refused, 429, "limit_exceeded")["detail"]
     assert (await ada.post("/v1/links", json={"session_id": other})).status_code == 201
 
@@ -190,8 +190,8 @@ async def test_a_session_has_so_many_links(
 async def test_an_agent_grows_no_larger_than_a_megabyte_by_its_changes(here: Site, ada: httpx2.AsyncClient) -> None:
     agent = await make_agent(ada, "kit", static_context={"a": "x" * (600 * KIB)})
     path = f"/v1/agents/{agent['id']}"
-    said = problem(await ada.patch(path, json={"static_context": {"b": "x" * 600 * KIB}}), 422, "invalid_arguments")
-    assert "agent_bytes" in said["detail"]
+    body = problem(await ada.patch(path, json={"static_context": {"b": "x" * 600 * KIB}}), 422, "invalid_arguments")
+    assert "agent_bytes" in body["detail"]
     stored = await here.kernel.store.agents.get("acme", agent["id"])
     assert stored is not None
     large = replace(stored, version=2, static_context={"a": "x" * 2 * MIB})

@@ -146,12 +146,12 @@ GIVEN: dict[str, Any] = {
     "in_steps": LINE_JSON,
     "asked": LINE_JSON,
 }
-TOOLS = {one.name: one for one in (line, page, total, bill, any_of_them, by_name, in_steps, asked)}
+TOOLS = {shop_tool.name: shop_tool for shop_tool in (line, page, total, bill, any_of_them, by_name, in_steps, asked)}
 SHOP = Capability("shop", tools=list(TOOLS.values()))
 
 
 async def test_over_rest_and_as_events() -> None:
-    async with site(SHOP) as here, here.client() as ada:
+    async with site(SHOP) as server, server.client() as ada:
         session = await make_session(ada, "shop")
         for name, expected in GIVEN.items():
             answer = await call(ada, session, name)
@@ -159,38 +159,38 @@ async def test_over_rest_and_as_events() -> None:
             assert_fits(TOOLS[name].output.json_schema, answer.json()["data"])
         ada.headers["Accept"] = "text/event-stream"
         for name in ("in_steps", "asked"):
-            *told, last = (await call(ada, session, name)).text.rstrip("\n").split("\n\n")
+            *event_texts, last = (await call(ada, session, name)).text.rstrip("\n").split("\n\n")
             assert json.loads(last.partition("data: ")[2])["data"] == LINE_JSON
-            (event,) = [one.data for one in events_of("\n\n".join(told) + "\n\n")]
+            (event,) = [parsed.data for parsed in events_of("\n\n".join(event_texts) + "\n\n")]
             assert_fits(TOOLS[name].outbound, {key: event[key] for key in ("kind", "type", "data")})
         assert event["data"] == LINE_JSON
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 async def test_over_mcp(era: Era) -> None:
-    async with site(SHOP) as here, here.client() as ada:
+    async with site(SHOP) as server, server.client() as ada:
         agent = await make_agent(ada, "shop")
-        headers = {"Authorization": f"Bearer {here.keys['ada']}"}
+        headers = {"Authorization": f"Bearer {server.keys['ada']}"}
         async with (
             httpx2.AsyncClient(headers=headers, trust_env=False, timeout=20) as http,
             McpClient(
-                streamable_http_client(f"{here.url}/mcp/agents/{agent['id']}", http_client=http), mode=era
+                streamable_http_client(f"{server.url}/mcp/agents/{agent['id']}", http_client=http), mode=era
             ) as mcp,
         ):
-            listed = {one.name: one.output_schema for one in (await mcp.list_tools()).tools}
+            schemas = {tool.name: tool.output_schema for tool in (await mcp.list_tools()).tools}
             for name, expected in GIVEN.items():
                 result = await mcp.call_tool(name, {})
                 content = result.structured_content
                 assert (result.is_error, content) in ((False, expected), (False, {"result": expected}))
-                schema = listed[name]
+                schema = schemas[name]
                 assert schema is not None
                 assert_fits(schema, content)
 
 
 async def test_the_typed_client_reads_them() -> None:
-    async with site(SHOP) as here, here.client() as ada:
+    async with site(SHOP) as server, server.client() as ada:
         session = await make_session(ada, "shop")
-        async with Client(here.url, key=here.keys["ada"]) as client:
+        async with Client(server.url, key=server.keys["ada"]) as client:
             for name, expected in GIVEN.items():
                 assert (await client.call(session, name, {})).data == expected
 

@@ -51,11 +51,11 @@ KINDS: Final[dict[str, Kind]] = {}
 def kind(name: str) -> Callable[[Kind], Kind]:
     """List a kind of revocation by its name."""
 
-    def listed(made: Kind) -> Kind:
-        KINDS[name] = made
-        return made
+    def register(grant_maker: Kind) -> Kind:
+        KINDS[name] = grant_maker
+        return grant_maker
 
-    return listed
+    return register
 
 
 @kind("an API key")
@@ -96,79 +96,79 @@ async def agent(bench: Bench) -> Grant:
     return Grant(await bench.ways(archived), revoke)
 
 
-def mcp_server(there: There) -> McpServer:
+def mcp_server(peer: There) -> McpServer:
     """Return the server of the tools as an operator declares it."""
     rules: dict[str, Any] = {"tick": {"effect": "read"}, "pay": {"approval": "ask"}}
-    return McpServer(name="desk", url=there.url, internal=[there.host], rules=rules, trust_first_use=True)
+    return McpServer(name="desk", url=peer.url, internal=[peer.host], rules=rules, trust_first_use=True)
 
 
 @kind("the approval of tools of an operator's MCP server")
 async def operators_tools(bench: Bench) -> Grant:
-    here = await bench.open()
+    capset_server = await bench.open()
     server = mcp_server(await bench.mcp())
-    (made,) = await bench.stack.enter_async_context(open_mcp_servers(here.kernel, [server]))
+    (capability,) = await bench.stack.enter_async_context(open_mcp_servers(capset_server.kernel, [server]))
 
     async def revoke() -> None:
         async with bench.elsewhere() as kernel:
             assert await withdraw(kernel, server, BOSS) == ["flow", "pay", "tick"]
 
-    return Grant(await bench.ways(await bench.use(made)), revoke)
+    return Grant(await bench.ways(await bench.use(capability)), revoke)
 
 
 @kind("the approval of operations of an API")
 async def operations(bench: Bench) -> Grant:
-    here = await bench.open()
-    there = await bench.api()
+    capset_server = await bench.open()
+    peer = await bench.api()
     place = {"in": "query", "name": "place", "required": True, "schema": {"type": "string"}}
-    said = {"parameters": [place], "responses": {"200": {"description": "Counted."}}}
+    operation = {"parameters": [place], "responses": {"200": {"description": "Counted."}}}
     paths = {
-        f"/{name}": {"get": {"operationId": name, "summary": "Count.", **said}} for name in ("tick", "flow", "pay")
+        f"/{name}": {"get": {"operationId": name, "summary": "Count.", **operation}} for name in ("tick", "flow", "pay")
     }
     api = OpenApi(
         name="desk",
         document={"openapi": "3.1.0", "info": {"title": "desk", "version": "1"}, "paths": paths},
-        url=f"http://{there.host}",
-        internal=[there.host],
+        url=f"http://{peer.host}",
+        internal=[peer.host],
         rules={"pay": {"approval": "ask"}},
         trust_first_use=True,
     )
-    (made,) = await bench.stack.enter_async_context(open_apis(here.kernel, [api]))
+    (capability,) = await bench.stack.enter_async_context(open_apis(capset_server.kernel, [api]))
 
     async def revoke() -> None:
         async with bench.elsewhere() as kernel:
             assert await withdraw(kernel, api, BOSS) == ["flow", "pay", "tick"]
 
-    return Grant(await bench.ways(await bench.use(made)), revoke)
+    return Grant(await bench.ways(await bench.use(capability)), revoke)
 
 
 @kind("an operator's MCP server, which is declared no more")
 async def operators_server(bench: Bench) -> Grant:
-    here = await bench.open()
+    capset_server = await bench.open()
     server, upstream = mcp_server(await bench.mcp()), Upstream(bench.store)
-    upstream._kernel = here.kernel  # which a command opens by it
-    made = await upstream.capability(server, here.kernel)
+    upstream._kernel = capset_server.kernel  # which a command opens by it
+    capability = await upstream.capability(server, capset_server.kernel)
     assert upstream._servers is not None
     await bench.stack.enter_async_context(upstream._servers)
 
     async def revoke() -> None:
         upstream.declare([])  # as a reload of the configuration does
 
-    return Grant(await bench.ways(await bench.use(made)), revoke)
+    return Grant(await bench.ways(await bench.use(capability)), revoke)
 
 
 async def own_server(bench: Bench) -> str:
     """Make an agent with the tools of an MCP server of its own, approved by an administrator, and return its id."""
     await bench.open()
-    there = await bench.mcp()
-    declared = {"desk": {"url": there.url, "rules": {"tick": {"effect": "read"}, "pay": {"approval": "ask"}}}}
-    made = await bench.agent("mcp:desk", mcp_servers=declared)
-    at = f"/v1/agents/{made}/mcp-servers/desk"
-    seen = (await bench.clients["root"].get(at)).json()
-    assert seen["problem"] is None, seen
-    wanted = {one["tool"]: one["hash"] for one in seen["tools"]}
-    approved = await bench.clients["root"].post(f"{at}/approve", json={"tools": wanted})
+    peer = await bench.mcp()
+    declared = {"desk": {"url": peer.url, "rules": {"tick": {"effect": "read"}, "pay": {"approval": "ask"}}}}
+    agent_id = await bench.agent("mcp:desk", mcp_servers=declared)
+    at = f"/v1/agents/{agent_id}/mcp-servers/desk"
+    body = (await bench.clients["root"].get(at)).json()
+    assert body["problem"] is None, body
+    hashes = {tool["tool"]: tool["hash"] for tool in body["tools"]}
+    approved = await bench.clients["root"].post(f"{at}/approve", json={"tools": hashes})
     assert approved.status_code == 200, approved.text
-    return made
+    return agent_id
 
 
 def stored(kernel: Kernel) -> StoredAgents:
@@ -204,13 +204,13 @@ async def dropped_server(bench: Bench) -> Grant:
 
 @kind("an approval, which is taken back")
 async def approval(bench: Bench) -> Grant:
-    here = await bench.open()
+    capset_server = await bench.open()
     session = await bench.session(await bench.agent("desk"))
     approved: list[tuple[str, str]] = []
     for number in range(REQUESTS):
         answer = await call(bench.clients["ada"], session, "desk_pay", place=f"approved {number}")
         request = answer.json()["approval"]
-        await here.kernel.approvals.decide(request, Answer(approved=True), by=BOSS)
+        await capset_server.kernel.approvals.decide(request, Answer(approved=True), by=BOSS)
         approved.append((request, f"approved {number}"))
 
     async def way() -> bool:
@@ -221,19 +221,19 @@ async def approval(bench: Bench) -> Grant:
 
     async def revoke() -> None:
         async with bench.elsewhere() as kernel:
-            await kernel.approvals.withdraw([one for one, _ in approved], org="acme", by="boss")
+            await kernel.approvals.withdraw([request_id for request_id, _ in approved], org="acme", by="boss")
 
     return Grant({"a call with it": way}, revoke)
 
 
 async def chat(bench: Bench) -> tuple[Site, httpx2.AsyncClient, str, list[tuple[str, dict[str, Any]]]]:
     """Serve with a conversation in Slack in which bea decides; return requests that wait, each with its button."""
-    there, here, client, session = await bench.stack.enter_async_context(chatting(store=bench.store))
+    slack, capset_server, client, session = await bench.stack.enter_async_context(chatting(store=bench.store))
     waiting: list[tuple[str, dict[str, Any]]] = []
     for number in range(REQUESTS):
         request = await asked(client, session, amount=number + 1)
-        waiting.append((request, buttons(await there.message(number + 1))["capset_approve"]))
-    return here, client, session, waiting
+        waiting.append((request, buttons(await slack.message(number + 1))["capset_approve"]))
+    return capset_server, client, session, waiting
 
 
 def clicks(bench: Bench, client: httpx2.AsyncClient, session: str, waiting: list[tuple[str, dict[str, Any]]]) -> Way:
@@ -300,5 +300,5 @@ async def test_what_is_withdrawn_is_used_no_more_a_second_later(name: str, store
                     tries.append((begun - revoked, way))
                 await asyncio.sleep(0.1)
 
-        await asyncio.gather(*(keep_trying(*one) for one in grant.ways.items()))
+        await asyncio.gather(*(keep_trying(*entry) for entry in grant.ways.items()))
         assert [(way, after) for after, way in tries if after > SECONDS + PATIENCE] == []

@@ -68,9 +68,9 @@ class Servers:
 
     def start(self, stack: ExitStack, name: str) -> Running:
         """Start the server of a name, or start it again."""
-        own = self._folder / name
-        own.mkdir(exist_ok=True)
-        return stack.enter_context(running(own, **self._environ))
+        folder = self._folder / name
+        folder.mkdir(exist_ok=True)
+        return stack.enter_context(running(folder, **self._environ))
 
     def done(self) -> Counter[str]:
         """Return how often each tool's handler ran."""
@@ -80,8 +80,8 @@ class Servers:
 async def ask(clients: Iterable[httpx2.AsyncClient], session: str, tools: Iterable[str]) -> list[httpx2.Response]:
     """Make calls all at once, in turns over the clients."""
     several = list(clients)
-    asked = [call(several[at % len(several)], session, one) for at, one in enumerate(tools)]
-    return await asyncio.gather(*asked)
+    calls = [call(several[at % len(several)], session, tool) for at, tool in enumerate(tools)]
+    return await asyncio.gather(*calls)
 
 
 def codes(answers: Iterable[httpx2.Response]) -> Counter[str | None]:
@@ -106,14 +106,14 @@ async def test_three_servers_on_one_database_share_what_they_let_through(db: str
     with ExitStack() as servers:
         two, three = group.start(servers, "two"), group.start(servers, "three")
         with ExitStack() as first:
-            one = group.start(first, "one")
-            headers = {"Authorization": f"Bearer {one.key(org='acme', scopes=EVERYTHING)}"}
+            first_server = group.start(first, "one")
+            headers = {"Authorization": f"Bearer {first_server.key(org='acme', scopes=EVERYTHING)}"}
             async with AsyncExitStack() as stack:
                 clients = [
                     await stack.enter_async_context(
                         httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=30, trust_env=False)
                     )
-                    for server in (one, two, three)
+                    for server in (first_server, two, three)
                 ]
 
                 async def opened(**allowance: object) -> str:
@@ -139,8 +139,8 @@ async def test_three_servers_on_one_database_share_what_they_let_through(db: str
                 session = await opened(session={"calls": 1})
                 spent = await ask(clients, session, ["glance", "mark"] * 5)
                 assert codes(spent) == {None: 1, "budget_exceeded": 9}
-        again = group.start(servers, "one")
-        async with httpx2.AsyncClient(base_url=again.url, headers=headers, timeout=30, trust_env=False) as client:
+        restarted = group.start(servers, "one")
+        async with httpx2.AsyncClient(base_url=restarted.url, headers=headers, timeout=30, trust_env=False) as client:
             assert codes(await ask([client], session, ["mark", "glance"])) == {"budget_exceeded": 2}
         assert group.done().total() == 10
         assert two.capset("audit", "verify").code == 0

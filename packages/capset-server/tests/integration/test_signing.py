@@ -56,9 +56,9 @@ def test_a_server_signs_without_being_told_to(tmp_path: Path) -> None:
     assert "PRIVATE" not in adopted["arguments"]["public"]
     verified = server.capset("audit", "verify", "--key", "key.pub", "--json").json
     assert (verified["ok"], verified["covered"], verified["vouched"]) == (True, 2, True), "the adoption, and the key"
-    with running(data, XDG_STATE_HOME=str(state)) as again:
-        assert ready(again) == signing, "the same key, by a second start"
-    assert len(acts(again.capset, "checkpoint_key.adopt")) == 1
+    with running(data, XDG_STATE_HOME=str(state)) as restarted:
+        assert ready(restarted) == signing, "the same key, by a second start"
+    assert len(acts(restarted.capset, "checkpoint_key.adopt")) == 1
 
 
 @pytest.mark.realtime
@@ -69,13 +69,13 @@ def test_a_thousand_records_are_signed_before_their_time(tmp_path: Path) -> None
     calls = [{"id": str(n), "tool": "test_math.add", "arguments": {"a": n, "b": 1}} for n in range(1_001)]
     with running(data, "--insecure", XDG_STATE_HOME=str(state)) as server:
         with httpx2.Client(base_url=server.url, trust_env=False, timeout=60) as client:
-            made = client.post("/v1/agents", json={"name": "adder", "capabilities": ["test_math"]}).json()
-            session = client.post("/v1/sessions", json={"agent_id": made["id"]}).json()["id"]
-            for one in calls:
-                body = {"tool": "add", "arguments": one["arguments"]}
+            agent = client.post("/v1/agents", json={"name": "adder", "capabilities": ["test_math"]}).json()
+            session = client.post("/v1/sessions", json={"agent_id": agent["id"]}).json()["id"]
+            for call in calls:
+                body = {"tool": "add", "arguments": call["arguments"]}
                 assert client.post(f"/v1/sessions/{session}/calls", json=body).is_success
-        listed = wait_until(lambda: server.capset("audit", "checkpoints", "--json").out, "a checkpoint")
-        assert json.loads(listed.splitlines()[0])["seq"] >= 1_000, "while it runs, before five minutes are over"
+        output = wait_until(lambda: server.capset("audit", "checkpoints", "--json").out, "a checkpoint")
+        assert json.loads(output.splitlines()[0])["seq"] >= 1_000, "while it runs, before five minutes are over"
 
 
 @pytest.mark.realtime
@@ -83,13 +83,13 @@ def test_a_thousand_records_are_signed_before_their_time(tmp_path: Path) -> None
 def test_a_server_without_the_key_serves_and_does_not_sign(tmp_path: Path) -> None:
     data, state = home(tmp_path)
     with running(data, XDG_STATE_HOME=str(state)) as first:
-        own = ready(first)["key"]
+        key_id = ready(first)["key"]
     with running(data, XDG_STATE_HOME=str(tmp_path / "elsewhere")) as other:
-        told = ready(other)
+        signing = ready(other)
         other.key()
-    assert told == {"signs": False, "key": None, "reason": f"the log's checkpoint key is not here: {own}"}
+    assert signing == {"signs": False, "key": None, "reason": f"the log's checkpoint key is not here: {key_id}"}
     assert "the audit log is not signed" in other.log.read_text()
-    assert str(tmp_path) not in json.dumps(told)
+    assert str(tmp_path) not in json.dumps(signing)
     before = first.capset("audit", "checkpoints", "--json").out
     with running(data, "--unsigned", XDG_STATE_HOME=str(state)) as silent:
         assert ready(silent)["signs"] is False
@@ -133,21 +133,21 @@ def test_another_key_signs_once_it_has_succeeded_by_a_record(tmp_path: Path) -> 
 
 @pytest.mark.spec("G41")
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         (("--checkpoint-key", "data/audit.key"), "lies in the folder of the database"),
         (("--checkpoint-key", "open.key"), "has mode 0644: others may use it"),
         (("--checkpoint-key", "private.key", "--unsigned"), "a log has one checkpoint key"),
     ],
 )
-def test_an_unsafe_key_is_refused(tmp_path: Path, options: Sequence[str], told: str) -> None:
+def test_an_unsafe_key_is_refused(tmp_path: Path, options: Sequence[str], expected: str) -> None:
     home(tmp_path)
     capset = Command(tmp_path, {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)})
     for name in ("data/audit.key", "open.key", "private.key"):
         capset("audit", "keygen", name)
     (tmp_path / "open.key").chmod(0o644)
     done = capset("serve", "--db", "data/capset.db", "--port", "0", *options)
-    assert (done.code, told in done.err.replace("\n", " ")) == (2, True), done.err
+    assert (done.code, expected in done.err.replace("\n", " ")) == (2, True), done.err
 
 
 @pytest.mark.realtime
@@ -155,10 +155,10 @@ def test_an_unsafe_key_is_refused(tmp_path: Path, options: Sequence[str], told: 
 def test_a_secret_of_the_platform_is_a_key(tmp_path: Path) -> None:
     data, state = home(tmp_path)
     capset = Command(data, {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)})
-    own = capset("audit", "keygen", str(tmp_path / "a.key"), "--json").json["id"]
+    key_id = capset("audit", "keygen", str(tmp_path / "a.key"), "--json").json["id"]
     text = (tmp_path / "a.key").read_text()
     with running(data, XDG_STATE_HOME=str(state), CAPSET_CHECKPOINT_KEY=text) as server:
-        assert ready(server) == {"signs": True, "key": own, "reason": None}
+        assert ready(server) == {"signs": True, "key": key_id, "reason": None}
     assert not state.exists()
 
 
@@ -188,10 +188,10 @@ def test_only_what_the_caller_trusts_vouches_for_a_log(tmp_path: Path) -> None:
     # Computed anew, and signed by another key: consistent in itself.
     (data / "capset.db").write_bytes(backup)
     (data / "capset.db").unlink()
-    for left in data.glob("capset.db-*"):
-        left.unlink()
+    for side_file in data.glob("capset.db-*"):
+        side_file.unlink()
     with running(data, XDG_STATE_HOME=str(tmp_path / "thiefs")) as forged:
         forged.key()
     assert stranger("audit", "verify").code == 0
-    found = capset("audit", "verify")
-    assert (found.code, "verified:" in found.out) == (3, False)
+    verified = capset("audit", "verify")
+    assert (verified.code, "verified:" in verified.out) == (3, False)

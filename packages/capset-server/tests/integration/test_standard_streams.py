@@ -26,12 +26,12 @@ asyncio.run(main())
 
 @pytest.mark.realtime
 @pytest.mark.skipif(sys.platform == "win32", reason="a socket as a standard stream")
-@pytest.mark.parametrize("said", [b"", b"something"])
-def test_a_peer_that_talks_where_it_should_read_is_no_peer_that_left(said: bytes) -> None:
+@pytest.mark.parametrize("payload", [b"", b"something"])
+def test_a_peer_that_talks_where_it_should_read_is_no_peer_that_left(payload: bytes) -> None:
     """Nor is it heard of again and again, which would keep the event loop busy."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        ours.sendall(said)
+        ours.sendall(payload)
         done = subprocess.run(
             [sys.executable, "-c", WAITS],
             stdin=subprocess.DEVNULL,
@@ -41,4 +41,4 @@ def test_a_peer_that_talks_where_it_should_read_is_no_peer_that_left(said: bytes
             text=True,
             check=False,
         )
-    assert done.stderr.strip() == ("let be False" if said else "watched False")
+    assert done.stderr.strip() == ("let be False" if payload else "watched False")

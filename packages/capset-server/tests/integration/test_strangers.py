@@ -42,12 +42,12 @@ class Listening:
         """Return the application, listened to."""
 
         async def listened(scope: Scope, receive: Receive, send: Send) -> None:
-            who = dict(scope["headers"]).get(b"authorization", b"")
-            said = self.heard.setdefault(who, bytearray())
+            credential = dict(scope["headers"]).get(b"authorization", b"")
+            buffer = self.heard.setdefault(credential, bytearray())
             self.asked += 1
 
             async def sent(message: Message) -> None:
-                said.extend(repr(message.get("headers", "")).encode() + message.get("body", b""))
+                buffer.extend(repr(message.get("headers", "")).encode() + message.get("body", b""))
                 await send(message)
 
             await app(scope, receive, sent)
@@ -61,8 +61,8 @@ class Listening:
 
 @pytest.fixture
 async def listening(tmp_path: Path) -> AsyncGenerator[tuple[Town, Belongings, Listening]]:
-    found = Listening()
-    async with a_town(tmp_path, around=found.around) as town:
+    listener = Listening()
+    async with a_town(tmp_path, around=listener.around) as town:
         site = town.site
         await site.key("owner", org="evil", permissions=FILES)
         async with site.client("owner") as owner:
@@ -70,21 +70,27 @@ async def listening(tmp_path: Path) -> AsyncGenerator[tuple[Town, Belongings, Li
         for org in ("acme", "evil"):
             await site.key(f"writer of {org}", principal=f"writer-{org}", org=org, scopes=WRITER)
             await site.key(f"reader of {org}", principal=f"reader-{org}", org=org, scopes=READER)
-        yield town, theirs, found
+        yield town, theirs, listener
 
 
-def aimed_at(document: dict[str, Any], whose: Belongings) -> str:
+def aimed_at(document: dict[str, Any], holdings: Belongings) -> str:
     """Return a configuration by which every path that names something names what is somebody's."""
-    found = list[str]()
-    for template, path in paths_of(document, whose):
+    sections = list[str]()
+    for template, path in paths_of(document, holdings):
         for method, operation in document["paths"].get(template, {}).items():
             named = next(part for part in path.split("/")[3:])
-            given = {f"path.{one['name']}": named for one in operation["parameters"] if one["name"] in ("id", "hash")}
-            if any(one["name"] == "follow" for one in operation["parameters"]):
-                given["query.follow"] = "false"  # a stream that goes on would hold everything up
-            told = ", ".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in given.items())
-            found.append(f'[[operations]]\ninclude-name = "{method.upper()} {template}"\nparameters = {{ {told} }}\n')
-    return CONFIG + "\n" + "\n".join(found)
+            parameters = {
+                f"path.{parameter['name']}": named
+                for parameter in operation["parameters"]
+                if parameter["name"] in ("id", "hash")
+            }
+            if any(parameter["name"] == "follow" for parameter in operation["parameters"]):
+                parameters["query.follow"] = "false"  # a stream that goes on would hold everything up
+            assignments = ", ".join(f"{json.dumps(name)} = {json.dumps(value)}" for name, value in parameters.items())
+            sections.append(
+                f'[[operations]]\ninclude-name = "{method.upper()} {template}"\nparameters = {{ {assignments} }}\n'
+            )
+    return CONFIG + "\n" + "\n".join(sections)
 
 
 @pytest.mark.realtime

@@ -68,8 +68,8 @@ async def client(server: Running, principal: str, org: str | None) -> AsyncGener
     limits = httpx2.Limits(max_connections=2 * MANY)
     async with httpx2.AsyncClient(
         base_url=server.url, headers=headers, timeout=60, trust_env=False, limits=limits
-    ) as found:
-        yield found, await make_session(found, "yard")
+    ) as http_client:
+        yield http_client, await make_session(http_client, "yard")
 
 
 async def gauge(of: httpx2.AsyncClient, name: str) -> float:
@@ -86,17 +86,17 @@ async def test_an_instant_call_does_not_wait_for_the_slow_ones_of_another_org(tm
     with served(tmp_path) as server:
         async with (
             client(server, "sloth", "acme") as (slow, resting),
-            client(server, "hare", "globex") as (quick, here),
+            client(server, "hare", "globex") as (quick, session),
         ):
             many = [asyncio.ensure_future(call(slow, resting, "dawdle", seconds=5)) for _ in range(MANY)]
             await asyncio.sleep(2)
-            assert not any(one.done() for one in many)
+            assert not any(task.done() for task in many)
             began = time.monotonic()
-            answer = await call(quick, here, "glance")
+            answer = await call(quick, session, "glance")
             took = time.monotonic() - began
             assert answer.json()["data"] == "here"
             assert took < 1
-            assert {(await one).json()["success"] for one in many} == {True}
+            assert {(await task).json()["success"] for task in many} == {True}
 
 
 @pytest.mark.nightly
@@ -104,10 +104,10 @@ async def test_a_thread_that_outlives_its_call_is_counted_and_keeps_its_slot(tmp
     with served(tmp_path) as server:
         async with (
             client(server, "sloth", "acme") as (slow, resting),
-            client(server, "hare", None) as (quick, here),
+            client(server, "hare", None) as (quick, session),
         ):
             late = await asyncio.gather(*(call(slow, resting, "outstay", seconds=6) for _ in range(MANY)))
-            assert {one.json()["error"]["code"] for one in late} <= {"deadline_exceeded", "no_free_slot"}
+            assert {response.json()["error"]["code"] for response in late} <= {"deadline_exceeded", "no_free_slot"}
             running, abandoned = (
                 await gauge(quick, "capset_threads_running"),
                 await gauge(quick, "capset_threads_abandoned"),
@@ -115,7 +115,7 @@ async def test_a_thread_that_outlives_its_call_is_counted_and_keeps_its_slot(tmp
             assert 0 < abandoned == running < MANY
             assert await gauge(quick, "capset_abandoned_total") == abandoned
             began = time.monotonic()
-            assert (await call(quick, here, "glance")).json()["data"] == "here"
+            assert (await call(quick, session, "glance")).json()["data"] == "here"
             assert time.monotonic() - began < 1
 
             async def is_idle() -> bool:

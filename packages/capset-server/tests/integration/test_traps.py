@@ -27,10 +27,10 @@ from tests.waiting import until
 async def test_an_upgrade_with_a_body_smuggles_no_request(shared: Site) -> None:
     inner = request(shared, "GET", "/v1/agents")
     sent = request(shared, "PUT", "/v1/sessions/x/files/a", inner, connection="Upgrade, HTTP2-Settings", upgrade="h2c")
-    async with line(shared) as there:
-        await there.send(sent)
-        assert (await there.answer()).status == 400
-        assert await there.closed(), "what follows is no request"
+    async with line(shared) as connection:
+        await connection.send(sent)
+        assert (await connection.answer()).status == 400
+        assert await connection.closed(), "what follows is no request"
 
 
 @pytest.mark.spec("P9", "G23")
@@ -44,9 +44,9 @@ async def test_a_call_that_ran_without_a_record_is_not_made_again(monkeypatch: p
         ran += 1
         return ran
 
-    async with site(Capability("counter", tools=[count])) as here, here.client() as client:
+    async with site(Capability("counter", tools=[count])) as server, server.client() as client:
         session = await make_session(client, "counter")
-        audit = here.kernel.audit
+        audit = server.kernel.audit
         commit = audit.commit
 
         async def fails(entry: object) -> None:
@@ -71,16 +71,16 @@ async def test_an_agent_in_code_keeps_capabilities_that_are_not_installed() -> N
         return "found"
 
     keeper = Agent("keeper", uses=[Capability("private", tools=[hidden])])
-    async with site(agents=[keeper]) as here, here.client() as client:
+    async with site(agents=[keeper]) as server, server.client() as client:
         session = (await client.post("/v1/sessions", json={"agent_id": "keeper"})).json()
         assert (await call(client, session["id"], "hidden")).json()["data"] == "found"
-        assert (await here.record(tool="hidden")).static_hash == session["static_hash"]
+        assert (await server.record(tool="hidden")).static_hash == session["static_hash"]
 
 
 @pytest.mark.spec("P25")
 async def test_a_call_that_outlives_its_session_leaves_no_files() -> None:
     sleeper = Sleeper()
-    async with site(sleeper.capability()) as here, here.client() as client:
+    async with site(sleeper.capability()) as server, server.client() as client:
         session = await make_session(client, "bed", "session_file_system")
         late = asyncio.create_task(call(client, session, "sleep"))
         await sleeper.started.wait()
@@ -89,7 +89,7 @@ async def test_a_call_that_outlives_its_session_leaves_no_files() -> None:
         assert (await late).status_code == 200
         await until(sleeper.cleaned.is_set)
         problem(await client.put(f"/v1/sessions/{session}/files/a", content=b"x"), 404, "not_found")
-        assert await here.kernel.store.files.list(session, "/", recursive=True) == []
+        assert await server.kernel.store.files.list(session, "/", recursive=True) == []
 
 
 @pytest.mark.spec("G24")
@@ -99,45 +99,45 @@ async def test_what_nobody_expected_is_a_problem_like_any_other(
     async def fails(*_: object) -> None:
         raise RuntimeError("SELECT secret")
 
-    async with site() as here, here.client() as client:
-        monkeypatch.setattr(here.kernel.store.sessions, "list", fails)
+    async with site() as server, server.client() as client:
+        monkeypatch.setattr(server.kernel.store.sessions, "list", fails)
         with caplog.at_level(logging.ERROR, "capset.server"):
-            said = problem(await client.get("/v1/sessions"), 500, "internal_error")
-        assert said["correlation"] in caplog.text
+            body = problem(await client.get("/v1/sessions"), 500, "internal_error")
+        assert body["correlation"] in caplog.text
 
 
 async def test_it_works_below_a_path_of_its_host() -> None:
-    async with site() as here, open_app(here.service, AllowedHosts.of("127.0.0.1", ["test"])) as app:
+    async with site() as server, open_app(server.service, AllowedHosts.of("127.0.0.1", ["test"])) as app:
         host = Starlette(routes=[Mount("/capset", app)])
-        headers = {"Authorization": f"Bearer {here.keys['ada']}"}
+        headers = {"Authorization": f"Bearer {server.keys['ada']}"}
         transport = httpx2.ASGITransport(host)
         async with httpx2.AsyncClient(transport=transport, base_url="http://test/capset", headers=headers) as client:
             assert (await client.get("/v1/healthz", headers={"Authorization": ""})).status_code == 200
-            made = await client.post("/v1/sessions", json={"agent_id": "foreman"})
-            assert made.headers["location"] == f"/capset/v1/sessions/{made.json()['id']}"
-            assert (await call(client, made.json()["id"], "echo")).json()["data"] == "hello"
+            response = await client.post("/v1/sessions", json={"agent_id": "foreman"})
+            assert response.headers["location"] == f"/capset/v1/sessions/{response.json()['id']}"
+            assert (await call(client, response.json()["id"], "echo")).json()["data"] == "hello"
 
 
 async def test_blank_lines_keep_no_connection_open() -> None:
-    async with site(limits=RequestLimits(head_seconds=0.3)) as here, line(here) as there:
-        await there.send(request(here, "GET", "/v1/healthz", key=None))
-        assert (await there.answer()).status == 200
-        await there.send(b"\r\n")
-        assert await there.closed()
+    async with site(limits=RequestLimits(head_seconds=0.3)) as server, line(server) as connection:
+        await connection.send(request(server, "GET", "/v1/healthz", key=None))
+        assert (await connection.answer()).status == 200
+        await connection.send(b"\r\n")
+        assert await connection.closed()
 
 
 async def test_a_client_that_leaves_with_another_request_waiting_cancels_its_call() -> None:
     sleeper = Sleeper()
-    async with site(sleeper.capability()) as here, here.client() as client:
+    async with site(sleeper.capability()) as server, server.client() as client:
         session = await make_session(client, "bed")
         body = json.dumps({"tool": "sleep"}).encode()
-        async with line(here) as there:
-            await there.send(
-                request(here, "POST", f"/v1/sessions/{session}/calls", body, content_type="application/json")
+        async with line(server) as connection:
+            await connection.send(
+                request(server, "POST", f"/v1/sessions/{session}/calls", body, content_type="application/json")
             )
             await sleeper.started.wait()
-            await there.send(request(here, "GET", "/v1/healthz"))
-            connections = here.server.server_state.connections
+            await connection.send(request(server, "GET", "/v1/healthz"))
+            connections = server.server.server_state.connections
             await until(lambda: any(getattr(each, "pipeline", ()) for each in connections), "a request that waits")
         await asyncio.wait_for(sleeper.cleaned.wait(), 60)
 
@@ -153,10 +153,10 @@ async def test_a_caller_without_a_key_sends_no_body(shared: Site) -> None:
 
 @pytest.mark.spec("P9")
 async def test_what_was_answered_to_one_key_is_no_way_round_the_permissions_of_another() -> None:
-    async with site() as here:
-        await here.key("strong", principal="bo", permissions=["vault:open"])
-        await here.key("weak", principal="bo", permissions=[])
-        async with here.client("strong") as strong, here.client("weak") as weak:
+    async with site() as server:
+        await server.key("strong", principal="bo", permissions=["vault:open"])
+        await server.key("weak", principal="bo", permissions=[])
+        async with server.client("strong") as strong, server.client("weak") as weak:
             session = (await strong.post("/v1/sessions", json={"agent_id": "foreman"})).json()["id"]
             body, headers = {"tool": "unlock", "arguments": {}}, {"Idempotency-Key": "k"}
             path = f"/v1/sessions/{session}/calls"
@@ -185,10 +185,10 @@ def test_events_are_for_those_who_prefer_them(accept: str, events: bool) -> None
 
 async def test_the_head_of_an_answer_can_be_asked_for(shared: Site) -> None:
     async with shared.client() as client:
-        whole, head = await client.get("/v1/agents/foreman"), await client.head("/v1/agents/foreman")
+        response, head = await client.get("/v1/agents/foreman"), await client.head("/v1/agents/foreman")
         assert (head.status_code, head.content) == (200, b"")
-        assert head.headers["content-length"] == whole.headers["content-length"]
-        assert head.headers["etag"] == whole.headers["etag"]
+        assert head.headers["content-length"] == response.headers["content-length"]
+        assert head.headers["etag"] == response.headers["etag"]
 
 
 @pytest.mark.parametrize("path", ["/v1/agents/foreman?x=1", "/v1/healthz?x=1"])

@@ -67,14 +67,14 @@ class Desk:
 
         ``wanted`` are fields of ``capset.stores.base.AuditQuery``.
         """
-        log, found = self.kernel.audit, list[Record]()
+        log, matching = self.kernel.audit, list[Record]()
         await log.flush()
         before: int | None = None
         while True:
             page = await log.query(AuditQuery(limit=1000, before=before, **wanted))
-            found += page.items
+            matching += page.items
             if page.next is None:
-                return found[::-1]
+                return matching[::-1]
             before = page.next
 
 
@@ -106,10 +106,10 @@ async def session_for(
 
     Raises ``DefinitionError`` for a subject that cannot be composed, and for arguments that do not go together.
     """
-    held = frozenset(permissions)
-    if isinstance(principal, Principal) and held:
+    granted = frozenset(permissions)
+    if isinstance(principal, Principal) and granted:
         raise DefinitionError("session_for: a Principal has permissions of its own; give the permissions to it")
-    who = Principal(principal, permissions=held) if isinstance(principal, str) else principal
+    acting_principal = Principal(principal, permissions=granted) if isinstance(principal, str) else principal
     agent, clock = _agent(subject, config), FakeClock()
     async with (
         Kernel(
@@ -120,7 +120,7 @@ async def session_for(
             governance=Governance(error_causes=True),
             workspace=workspace,
         ) as kernel,
-        kernel.open(agent, principal=who, env=env) as session,
+        kernel.open(agent, principal=acting_principal, env=env) as session,
     ):
         yield Desk(session, clock, kernel, agent)
 

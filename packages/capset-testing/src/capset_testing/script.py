@@ -54,14 +54,14 @@ class ScriptedRunner:
     async def run(self, turn: Turn) -> Any:  # any output of the script: the generator checks it
         """Follow the script of one generator to its next ``Say``; every step sees the same as a model."""
         if turn.name not in self._left:
-            known = ", ".join(self._left) or "none"
-            raise ScriptError(f"the generator {turn.name!r} ran, and the script is for: {known}")
+            names = ", ".join(self._left) or "none"
+            raise ScriptError(f"the generator {turn.name!r} ran, and the script is for: {names}")
         results: list[Result[Any]] = []
         while True:
             step = await turn.step()
-            seen = _seen(turn, step, results)
-            self.seen.append(seen)
-            move = self._next(seen)
+            step_view = _seen(turn, step, results)
+            self.seen.append(step_view)
+            move = self._next(step_view)
             if isinstance(move, Say):
                 return move.output
             result = await step.call(move.tool, Json(to_json(move.arguments)))
@@ -71,26 +71,26 @@ class ScriptedRunner:
 
     def of(self, generator: str) -> list[Seen]:
         """Return the steps of one generator."""
-        return [one for one in self.seen if one.generator == generator]
+        return [step for step in self.seen if step.generator == generator]
 
     def check_done(self) -> None:
         """Raise ``ScriptError`` if a part of the script was not reached."""
-        left = {name: moves for name, moves in self._left.items() if moves}
-        if left:
-            told = "; ".join(f"{name}: {', '.join(map(repr, moves))}" for name, moves in left.items())
-            raise ScriptError(f"these steps of the script were not reached: {told}")
+        remaining = {name: moves for name, moves in self._left.items() if moves}
+        if remaining:
+            steps = "; ".join(f"{name}: {', '.join(map(repr, moves))}" for name, moves in remaining.items())
+            raise ScriptError(f"these steps of the script were not reached: {steps}")
 
-    def _next(self, seen: Seen) -> Call | Say:
-        moves = self._left[seen.generator]
+    def _next(self, step_view: Seen) -> Call | Say:
+        moves = self._left[step_view.generator]
         if not moves:
             raise ScriptError(
-                f"the script of {seen.generator!r} is over, and no Say ended this run; it had "
-                f"{counted(len(seen.results), 'call')}"
+                f"the script of {step_view.generator!r} is over, and no Say ended this run; it had "
+                f"{counted(len(step_view.results), 'call')}"
             )
         move = moves.pop(0)
-        decided = move if isinstance(move, Call | Say) else move(seen)
+        decided = move if isinstance(move, Call | Say) else move(step_view)
         if not isinstance(decided, Call | Say):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
-            raise ScriptError(f"a step of a script is a Call or a Say; {seen.generator!r} has {decided!r}")
+            raise ScriptError(f"a step of a script is a Call or a Say; {step_view.generator!r} has {decided!r}")
         return decided
 
 

@@ -29,9 +29,9 @@ async def test_a_capability_gets_an_agent_and_a_user_who_holds_what_is_said() ->
 
 
 async def test_an_agent_and_a_principal_are_taken_as_they_are() -> None:
-    who = Principal("ada", permissions=["things:see"], org="acme")
+    principal = Principal("ada", permissions=["things:see"], org="acme")
     agent = Agent("seer", uses=[seeing.with_names(prefix="my_")])
-    async with session_for(agent, principal=who) as desk:
+    async with session_for(agent, principal=principal) as desk:
         assert desk.agent is agent
         assert set(desk.session.snapshot.tools) == {"my_look"}
         assert await desk.session.call(look) == ["ada", "None", "acme"]
@@ -42,7 +42,7 @@ async def test_time_passes_only_when_the_test_says_so() -> None:
         await desk.session.call(look)
         desk.clock.advance(60)
         await desk.session.call(look)
-        times = [one.time for one in await desk.records()]
+        times = [record.time for record in await desk.records()]
     assert times == ["2026-01-01T00:00:00.000000Z", "2026-01-01T00:01:00.000000Z"]
 
 

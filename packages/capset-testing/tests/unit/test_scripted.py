@@ -36,28 +36,28 @@ async def test_it_does_what_the_script_says_and_keeps_what_each_step_saw() -> No
     assert first.messages == (ContextMessage("user", "Plan."),)
     assert first.model_settings == {"seed": 1}
     assert first.runtime_hash == second.runtime_hash
-    assert [one.data for one in second.results] == ["Thursday"]
+    assert [result.data for result in second.results] == ["Thursday"]
     assert runner.of("planner") == [first, second]
     assert runner.of("other") == []
     runner.check_done()
 
 
 async def test_every_step_asks_for_its_prompt_anew() -> None:
-    asked: list[int] = []
+    prompts: list[int] = []
 
     def counts(ctx: Context) -> str:
-        asked.append(1)
-        return f"step {len(asked)}"
+        prompts.append(1)
+        return f"step {len(prompts)}"
 
     block = Generator("g", tools=[weekday], context=[counts])
     runner = ScriptedRunner({"g": [Call("weekday", day="2026-01-01"), Call("weekday", day="2026-01-02"), Say("done")]})
     await run(block, runner)
-    assert [one.system_text for one in runner.seen] == ["step 1", "step 2", "step 3"]
+    assert [step.system_text for step in runner.seen] == ["step 1", "step 2", "step 3"]
 
 
 async def test_a_function_decides_by_what_it_sees() -> None:
-    def answer(seen: Seen) -> Say:
-        return Say(f"{seen.input}: {seen.results[-1].data}")
+    def answer(step: Seen) -> Say:
+        return Say(f"{step.input}: {step.results[-1].data}")
 
     runner = ScriptedRunner({"planner": [Call("weekday", day="2026-01-02"), answer]})
     assert await run(PLANNER, runner, "day") == "day: Friday"
@@ -66,7 +66,7 @@ async def test_a_function_decides_by_what_it_sees() -> None:
 async def test_a_call_that_fails_is_a_result_like_any_other() -> None:
     runner = ScriptedRunner({"planner": [Call("weekday", day="someday"), Call("nothing"), Say("sorry")]})
     assert await run(PLANNER, runner) == "sorry"
-    assert [one.success for one in runner.seen[-1].results] == [False, False]
+    assert [result.success for result in runner.seen[-1].results] == [False, False]
     assert isinstance(runner.seen[-1].results[0].error, InvalidArguments)
 
 
@@ -78,16 +78,16 @@ async def test_a_script_goes_on_in_the_next_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "message"),
     [
         ({"planer": [Say("x")]}, "the generator 'planner' ran, and the script is for: planer"),
         ({}, "the generator 'planner' ran, and the script is for: none"),
         ({"planner": []}, "the script of 'planner' is over"),
-        ({"planner": [lambda seen: "x"]}, "a step of a script is a Call or a Say; 'planner' has 'x'"),
+        ({"planner": [lambda step: "x"]}, "a step of a script is a Call or a Say; 'planner' has 'x'"),
     ],
 )
-async def test_what_does_not_fit_says_so(script: Any, told: str) -> None:
-    with pytest.raises(ScriptError, match=told):
+async def test_what_does_not_fit_says_so(script: Any, message: str) -> None:
+    with pytest.raises(ScriptError, match=message):
         await run(PLANNER, ScriptedRunner(script))
 
 

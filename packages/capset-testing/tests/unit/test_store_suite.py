@@ -34,8 +34,8 @@ def forgets(_append: Callable[[Entry], None]) -> Callable[[Entry], None]:
 
 
 def never_ends(query: Callable[[AuditQuery], Any]) -> Callable[[AuditQuery], Any]:
-    async def wrapped(asked: AuditQuery) -> AuditPage:
-        page = await query(asked)
+    async def wrapped(audit_query: AuditQuery) -> AuditPage:
+        page = await query(audit_query)
         return AuditPage(page.items, page.items[-1].seq if page.items else None)
 
     return wrapped

@@ -68,11 +68,11 @@ def suggestions(name: str) -> list[str]:
     """Return likely zones for ``name``, likeliest first: another spelling, a city, a typo."""
     if len(name) > _LONGEST:
         return []
-    wanted = "_".join(name.casefold().split())
-    spelled = {known.casefold(): known for known in zones()}
-    cities = {known.rpartition("/")[2]: known for known in spelled}
-    near = get_close_matches(wanted, [*spelled, *cities], n=_SUGGESTIONS, cutoff=0.75)
-    likely = [wanted, cities.get(wanted, wanted), *(cities.get(match, match) for match in near)]
+    folded = "_".join(name.casefold().split())
+    spelled = {zone_name.casefold(): zone_name for zone_name in zones()}
+    cities = {zone_name.rpartition("/")[2]: zone_name for zone_name in spelled}
+    near = get_close_matches(folded, [*spelled, *cities], n=_SUGGESTIONS, cutoff=0.75)
+    likely = [folded, cities.get(folded, folded), *(cities.get(match, match) for match in near)]
     return list(dict.fromkeys(spelled[match] for match in likely if match in spelled))[:_SUGGESTIONS]
 
 

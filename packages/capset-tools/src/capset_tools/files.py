@@ -112,32 +112,32 @@ def _walk(workspace: Path, folders: list[int], ahead: list[str], path: str) -> i
     """Walk the components ``ahead``, the next one last, below the last of ``folders``, whose descriptors stay open."""
     links = 0
     while ahead:
-        name, here = ahead.pop(), folders[-1]
+        name, folder = ahead.pop(), folders[-1]
         if name == "..":
             if len(folders) == 1:
                 raise outside()
             os.close(folders.pop())
             continue
-        mode = os.stat(name, dir_fd=here, follow_symlinks=False).st_mode
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
         if stat.S_ISLNK(mode):
             links += 1
             if links > MAX_LINKS:
                 raise OSError(errno.ELOOP, "")
-            target = os.readlink(name, dir_fd=here)
+            target = os.readlink(name, dir_fd=folder)
             if Path(target).is_absolute():
                 if not Path(target).is_relative_to(workspace):
                     raise outside()
                 target = str(Path(target).relative_to(workspace))
                 while len(folders) > 1:
                     os.close(folders.pop())
-            ahead += [one for one in reversed(target.split("/")) if one not in ("", ".")]
+            ahead += [part for part in reversed(target.split("/")) if part not in ("", ".")]
         elif stat.S_ISDIR(mode):
-            folders.append(os.open(name, _FOLDER, dir_fd=here))
+            folders.append(os.open(name, _FOLDER, dir_fd=folder))
         elif ahead:
             raise not_found(path)
         else:
             _check_regular(mode, path)
-            return _regular(os.open(name, _FILE, dir_fd=here), path)
+            return _regular(os.open(name, _FILE, dir_fd=folder), path)
     raise _no_file(path, "a folder")
 
 
@@ -189,8 +189,8 @@ def _check_regular(mode: int, path: str) -> None:
         raise _no_file(path, "a folder" if stat.S_ISDIR(mode) else "a device, a pipe or a socket")
 
 
-def _no_file(path: str, what: str) -> ToolError:
-    return ToolError(f"{quoted_path(path)} is {what}, not a file", code="no_file")
+def _no_file(path: str, kind: str) -> ToolError:
+    return ToolError(f"{quoted_path(path)} is {kind}, not a file", code="no_file")
 
 
 def _raise_for_model(error: OSError, path: str) -> NoReturn:

@@ -141,17 +141,17 @@ def http_over(
             timeout: milliseconds that all may take, redirects and body included.
         """
         config = ctx.config(capability)
-        asked = ctx.use(capability).open(
+        request = ctx.use(capability).open(
             "GET", url, headers=headers, timeout=timeout / 1000, redirects=config.redirects
         )
-        async with asked as response:
+        async with request as response:
             read = await response.read(config.max_bytes)
-            kept: dict[str, str] = {}
+            merged_headers: dict[str, str] = {}
             for name, value in response.headers:
-                kept[name] = f"{kept[name]}, {value}" if name in kept else value
+                merged_headers[name] = f"{merged_headers[name]}, {value}" if name in merged_headers else value
             content_type, is_cut = response.header("content-type") or "", read.cut is not None
             content = await in_thread(ctx, lambda: content_of(read.data, content_type, is_cut=is_cut))
-            answer = HttpAnswer(status=response.status, headers=kept, body=content.body, truncated=is_cut)
+            answer = HttpAnswer(status=response.status, headers=merged_headers, body=content.body, truncated=is_cut)
         if content.error is not None:
             answer["error"] = content.error
         return answer

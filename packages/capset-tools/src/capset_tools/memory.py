@@ -79,22 +79,23 @@ class Memory:
         more than there is room for. Raises ``ToolError`` for a text that is empty (400) or too long (400), and if there
         is no more room (409).
         """
-        kept = text.strip()
-        if not kept:
+        stripped = text.strip()
+        if not stripped:
             raise ToolError("there is nothing to remember: the text is empty", code="memory_empty")
-        if len(kept) > self._config.max_length:
+        if len(stripped) > self._config.max_length:
             raise ToolError(
-                f"the text is too long: a memory has up to {self._config.max_length} characters, this one {len(kept)}; "
+                f"the text is too long: a memory has up to {self._config.max_length} characters, "
+                f"this one {len(stripped)}; "
                 "shorten it, or split it into several",
                 code="memory_too_long",
             )
-        wanted, created = _folded(kept), True
+        folded_text, created = _folded(stripped), True
 
-        def look(there: Sequence[Document]) -> Document | None:
+        def look(documents: Sequence[Document]) -> Document | None:
             nonlocal created
-            equal = next((one for one in there if _folded(one.text) == wanted), None)
+            equal = next((entry for entry in documents if _folded(entry.text) == folded_text), None)
             created = equal is None
-            if created and len(there) >= self._config.capacity:
+            if created and len(documents) >= self._config.capacity:
                 raise ToolError(
                     f"the memory is full: it keeps {self._config.capacity} texts; forget one first",
                     code="memory_full",
@@ -102,7 +103,7 @@ class Memory:
                 )
             return equal
 
-        document = await self._texts.add(kept, unless=look)
+        document = await self._texts.add(stripped, unless=look)
         return Remembered(**_item(document), created=created)
 
     async def recall(self, query: str, limit: int = 5) -> list[MemoryItem]:
@@ -110,22 +111,22 @@ class Memory:
 
         ``limit`` is between 1 and 1,000; any other value raises ``StateError``.
         """
-        return [_item(one) for one in await self._texts.search(query, limit)]
+        return [_item(document) for document in await self._texts.search(query, limit)]
 
     async def recent(self, limit: int | None = None, *, before: str | None = None) -> list[MemoryItem]:
         """Return the newest memories first: ``limit`` of them (1–1,000), by default as configured.
 
         ``before`` is the id of a memory; only older ones are returned.
         """
-        found = await self._texts.recent(self._config.recent if limit is None else limit, before=before)
-        return [_item(one) for one in found]
+        documents = await self._texts.recent(self._config.recent if limit is None else limit, before=before)
+        return [_item(document) for document in documents]
 
     async def all(self) -> AsyncIterator[MemoryItem]:
         """Yield all memories, newest first, read page by page."""
         before: str | None = None
         while page := await self.recent(_PAGE, before=before):
-            for one in page:
-                yield one
+            for entry in page:
+                yield entry
             before = page[-1]["id"]
 
     async def forget(self, id: str) -> bool:
@@ -175,8 +176,8 @@ def tools_of(memory: Callable[[Context], Memory]) -> list[Tool[..., Any]]:
             query: A few words that the memory should hold.
             limit: How many memories to return at most, 1 to 50.
         """
-        found = await memory(ctx).recall(query, limit)
-        return Recalled(memories=found, count=len(found))
+        memories = await memory(ctx).recall(query, limit)
+        return Recalled(memories=memories, count=len(memories))
 
     # Like a deleted file, a forgotten memory cannot be restored (spec 4, G10).
     @tool(effect="destructive", permissions={"memory:write"})
@@ -200,20 +201,20 @@ def memory_for(scope: MemoryScope) -> Capability[Memory, MemoryConfig]:
     def helpers(ctx: Context) -> Memory:
         return Memory(ctx.documents(texts), ctx.config(capability))
 
-    def here(ctx: Context) -> Memory:
+    def get_memory(ctx: Context) -> Memory:
         return ctx.use(capability)
 
     async def recent_memories(ctx: Context) -> dict[str, list[str]] | None:
         if not _may_be_shown(ctx, scope) or "full_context" in ctx.presets(capability):
             return None  # the other preset shows the recent ones too
-        return {key: [_line(one) for one in await here(ctx).recent()]}
+        return {key: [_line(entry) for entry in await get_memory(ctx).recent()]}
 
     async def all_memories(ctx: Context) -> dict[str, list[str]] | None:
         if not _may_be_shown(ctx, scope):
             return None
-        most, lines = ctx.config(capability).full, [_line(one) async for one in here(ctx).all()]
-        left_out = [f"(and {len(lines) - most} older)"] if len(lines) > most else []
-        return {key: lines[:most] + left_out}
+        limit, lines = ctx.config(capability).full, [_line(entry) async for entry in get_memory(ctx).all()]
+        left_out = [f"(and {len(lines) - limit} older)"] if len(lines) > limit else []
+        return {key: lines[:limit] + left_out}
 
     capability = Capability(
         "memory" if scope == "session" else f"memory:{scope}",
@@ -225,7 +226,7 @@ def memory_for(scope: MemoryScope) -> Capability[Memory, MemoryConfig]:
         presets={
             "recent_context": Preset(context=[recent_memories]),
             "full_context": Preset(context=[all_memories]),
-            "tools": Preset(instructions=_INSTRUCTIONS.format(reach=_REACH[scope]), tools=tools_of(here)),
+            "tools": Preset(instructions=_INSTRUCTIONS.format(reach=_REACH[scope]), tools=tools_of(get_memory)),
         },
         default=["recent_context", "tools"],
         helpers=helpers,
@@ -240,9 +241,9 @@ def _may_be_shown(ctx: Context, scope: MemoryScope) -> bool:
     return is_there and "memory:read" in ctx.principal.permissions
 
 
-def _line(one: MemoryItem) -> str:
+def _line(entry: MemoryItem) -> str:
     """Return a memory as one line, so that none can pass for the beginning of another."""
-    return f"- {one['created_at'][:10]}: {' '.join(one['text'].split())}"
+    return f"- {entry['created_at'][:10]}: {' '.join(entry['text'].split())}"
 
 
 memory = memory_for("session")

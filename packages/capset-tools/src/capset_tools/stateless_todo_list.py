@@ -46,12 +46,12 @@ async def write_todos(todos: list[Todo]) -> TodoList:
     Args:
         todos: All tasks in their order, the finished ones too.
     """
-    found = Counter(todo["status"] for todo in todos)
+    by_status = Counter(todo["status"] for todo in todos)
     counts = TodoCounts(
         total=len(todos),
-        pending=found["pending"],
-        in_progress=found["in_progress"],
-        completed=found["completed"],
+        pending=by_status["pending"],
+        in_progress=by_status["in_progress"],
+        completed=by_status["completed"],
     )
     return TodoList(success=True, todos=todos, counts=counts, warnings=warnings(counts))
 

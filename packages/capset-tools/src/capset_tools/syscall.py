@@ -120,20 +120,20 @@ class Pong(BaseModel):
 
 async def _describe(message: DescribeTools, emit: Emit, ctx: Context) -> None:
     views = tools_of(ctx)
-    wanted, known = dict.fromkeys(message.data["names"]), _by_every_name(views.values())
-    found = {view.name for name in wanted if (view := known.get(name))}
-    chosen = [view for view in views.values() if _EVERY in wanted or view.name in found]
+    names, views_by_name = dict.fromkeys(message.data["names"]), _by_every_name(views.values())
+    known_names = {view.name for name in names if (view := views_by_name.get(name))}
+    chosen = [view for view in views.values() if _EVERY in names or view.name in known_names]
     unknown: list[Unknown] = []
-    for name in [one for one in wanted if one != _EVERY and one not in known]:
-        unknown.append(_unknown(name, known) if len(unknown) < _SUGGESTED else Unknown(name=name))
+    for name in [requested for requested in names if requested != _EVERY and requested not in views_by_name]:
+        unknown.append(_unknown(name, views_by_name) if len(unknown) < _SUGGESTED else Unknown(name=name))
         await asyncio.sleep(0)  # each search takes milliseconds, in which others wait
     await emit(ToolsDescribed(data=Descriptions(tools=[_described(view) for view in chosen], unknown=unknown)))
 
 
 async def _list(message: ListTools, emit: Emit, ctx: Context) -> None:
     tools = [
-        Listed(name=one.name, type=one.type, kind=one.kind, description=one.description.strip().partition("\n")[0])
-        for one in tools_of(ctx).values()
+        Listed(name=view.name, type=view.type, kind=view.kind, description=view.description.strip().partition("\n")[0])
+        for view in tools_of(ctx).values()
     ]
     await emit(ToolsListed(data=Listing(tools=tools)))
 
@@ -152,14 +152,16 @@ async def _ping(message: Ping, emit: Emit, ctx: Context) -> None:
 
 
 def _by_every_name(views: Collection[ToolView]) -> dict[str, ToolView]:
-    known: dict[str, ToolView] = {}
+    by_name: dict[str, ToolView] = {}
     for view in views:
-        known |= {view.qualified: view, view.type: view}
-    return known | {view.name: view for view in views}
+        by_name |= {view.qualified: view, view.type: view}
+    return by_name | {view.name: view for view in views}
 
 
-def _unknown(name: str, known: Collection[str]) -> Unknown:
-    near = get_close_matches(name, [one for one in known if ("." in one) is ("." in name)] or known, n=1)
+def _unknown(name: str, names: Collection[str]) -> Unknown:
+    near = get_close_matches(
+        name, [candidate for candidate in names if ("." in candidate) is ("." in name)] or names, n=1
+    )
     return Unknown(name=name, did_you_mean=near[0]) if near else Unknown(name=name)
 
 
@@ -174,7 +176,7 @@ def _described(view: ToolView) -> Described:
         arguments=deepcopy(dict(view.arguments)),
         effect=view.effect,
         permissions=list(view.permissions),
-        examples=[deepcopy(dict(one)) for one in view.examples],
+        examples=[deepcopy(dict(example)) for example in view.examples],
         cost=view.cost,
         hash=view.hash,
     )

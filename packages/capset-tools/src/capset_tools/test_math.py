@@ -91,16 +91,16 @@ def _calculate(operation: Operation, compute: Callable[[Number, Number], Number]
     return MathResult(result=result, operation=operation, a=a, b=b)
 
 
-def _check(what: str, number: Number) -> None:
+def _check(label: str, number: Number) -> None:
     if not -LARGEST <= number <= LARGEST:
-        raise ToolError(f"{what} is too large: numbers go up to about 1.8e308", code="number_too_large")
+        raise ToolError(f"{label} is too large: numbers go up to about 1.8e308", code="number_too_large")
 
 
 def _quotient(a: Number, b: Number) -> Number:
     if isinstance(a, int) and isinstance(b, int):
-        whole, rest = divmod(a, b)
+        quotient, rest = divmod(a, b)
         if rest == 0:
-            return whole
+            return quotient
     return a / b
 
 

@@ -72,14 +72,14 @@ POINTS: dict[str, str] = PROJECT["entry-points"]["capset.capabilities"]
 
 
 def installed(name: str) -> Capability:
-    found = EntryPoint(name.replace(":", "_"), POINTS[name.replace(":", "_")], "capset.capabilities").load()
-    assert isinstance(found, Capability)
-    return found
+    capability = EntryPoint(name.replace(":", "_"), POINTS[name.replace(":", "_")], "capset.capabilities").load()
+    assert isinstance(capability, Capability)
+    return capability
 
 
 def test_these_are_all() -> None:
-    listed = {name.replace(":", "_") for name in EXPECTED}
-    missing, gone = sorted(POINTS.keys() - listed), sorted(listed - POINTS.keys())
+    names = {name.replace(":", "_") for name in EXPECTED}
+    missing, gone = sorted(POINTS.keys() - names), sorted(names - POINTS.keys())
     assert not missing, f"{missing} of pyproject.toml have no line in EXPECTED of {__name__}"
     assert not gone, f"{gone} in EXPECTED of {__name__} are no entry points of pyproject.toml"
 
@@ -94,9 +94,9 @@ def test_each_is_installed_as_it_is_specified(name: str) -> None:
     assert {tool.name: (tool.effect, tool.permissions) for tool in capability.every_tool} == tools
     assert capability.title
     assert capability.description
-    told = [text for part in capability.parts.values() for text in part.instructions]
-    listed = f"a built-in without instructions, and no other, stands in UNTOLD of scripts/capability_pages.py: {name}"
-    assert bool(told) is (name not in UNTOLD), listed
+    instructions = [text for part in capability.parts.values() for text in part.instructions]
+    message = f"a built-in without instructions, and no other, stands in UNTOLD of scripts/capability_pages.py: {name}"
+    assert bool(instructions) is (name not in UNTOLD), message
 
 
 @pytest.mark.parametrize("name", EXPECTED)

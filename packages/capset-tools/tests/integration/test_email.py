@@ -42,20 +42,22 @@ async def office(
 ) -> AsyncGenerator[tuple[MailServer, Desk]]:
     """Open a server, and a session that sends by it; ``settings`` are those of the config."""
     async with (
-        mail_server(**(server or {})) as there,
-        session_for(email, config=config_for(there, **settings), permissions=["email:send"], secrets=secrets) as desk,
+        mail_server(**(server or {})) as smtp_server,
+        session_for(
+            email, config=config_for(smtp_server, **settings), permissions=["email:send"], secrets=secrets
+        ) as desk,
     ):
-        yield there, desk
+        yield smtp_server, desk
 
 
 @asynccontextmanager
 async def post(answers: Mapping[str, str | None]) -> AsyncGenerator[tuple[MailServer, Desk]]:
     """Open a server that answers as a test says, and a session that sends by it."""
     async with (
-        scripted_server(answers) as there,
-        session_for(email, config=config_for(there), permissions=["email:send"]) as desk,
+        scripted_server(answers) as smtp_server,
+        session_for(email, config=config_for(smtp_server), permissions=["email:send"]) as desk,
     ):
-        yield there, desk
+        yield smtp_server, desk
 
 
 async def send(desk: Desk, **changed: Any) -> Result[Any]:
@@ -103,9 +105,9 @@ async def test_each_email_has_an_id_of_its_own() -> None:
     async with office() as (server, desk):
         results = [await send(desk) for _ in range(3)]
         ids = [str(result.data and result.data["message_id"]) for result in results]
-        assert [one.message["Message-ID"] for one in server.delivered] == ids
+        assert [delivery.message["Message-ID"] for delivery in server.delivered] == ids
         assert len(set(ids)) == 3
-        assert all(one.endswith("@capset.example>") for one in ids)
+        assert all(message_id.endswith("@capset.example>") for message_id in ids)
 
 
 @pytest.mark.spec("G32")
@@ -133,14 +135,14 @@ async def test_it_is_sent_in_every_mode(tls: str, login: bool) -> None:
 @pytest.mark.spec("G32")
 @pytest.mark.parametrize("tls", ["starttls", "implicit"])
 async def test_a_server_that_is_not_trusted_gets_neither_email_nor_password(tls: str) -> None:
-    wanted: dict[str, Any] = {"tls": tls, "login": True}
+    login_options: dict[str, Any] = {"tls": tls, "login": True}
     of_another = trusting("127.0.0.2")
-    for there, settings in (
+    for server_options, settings in (
         ({}, {}),  # one that no authority of the system knows
         ({}, of_another),
         ({"named": "127.0.0.2"}, of_another),  # trusted, but it is the certificate of another name
     ):
-        async with office({**wanted, **there}, **wanted, **settings) as (server, desk):
+        async with office({**login_options, **server_options}, **login_options, **settings) as (server, desk):
             result = await send(desk)
             assert result.error is not None
             assert result.error.code == "email_not_encrypted"
@@ -164,9 +166,9 @@ async def test_nothing_is_sent_in_the_clear_to_a_server_that_offers_no_tls(tls: 
 @pytest.mark.spec("G32")
 async def test_without_a_login_that_the_server_takes_nothing_is_sent() -> None:
     wrong = Held({"SMTP_USERNAME": USERNAME, "SMTP_PASSWORD": "hunter2"})
-    wanted: dict[str, Any] = {"tls": "implicit", "login": True}
-    for there, secrets, why in ((wanted, wrong, " (it says 535)"), ({"tls": "implicit"}, SECRETS, "")):
-        async with office(there, secrets=secrets, **wanted, **trusting()) as (server, desk):
+    login_options: dict[str, Any] = {"tls": "implicit", "login": True}
+    for server_options, secrets, why in ((login_options, wrong, " (it says 535)"), ({"tls": "implicit"}, SECRETS, "")):
+        async with office(server_options, secrets=secrets, **login_options, **trusting()) as (server, desk):
             result = await send(desk)
             assert result.error is not None
             assert (result.error.code, result.error.status) == ("email_login_refused", 503)
@@ -175,8 +177,8 @@ async def test_without_a_login_that_the_server_takes_nothing_is_sent() -> None:
 
 
 async def test_secrets_that_are_not_there_are_named_and_nothing_is_sent() -> None:
-    for known, missing in (({}, "SMTP_USERNAME"), ({"SMTP_USERNAME": "x"}, "SMTP_PASSWORD")):
-        async with office(secrets=Held(known), tls="implicit", login=True) as (server, desk):
+    for credentials, missing in (({}, "SMTP_USERNAME"), ({"SMTP_USERNAME": "x"}, "SMTP_PASSWORD")):
+        async with office(secrets=Held(credentials), tls="implicit", login=True) as (server, desk):
             result = await send(desk)
             assert result.error is not None
             assert missing in result.error.message
@@ -203,8 +205,8 @@ async def test_what_a_server_refuses_is_told_by_its_number_alone_and_never_tried
         assert result.error is not None
         assert (result.error.code, result.error.status, result.error.retryable) == (code, status, False)
         assert f"(it says {answer[:3]}); nothing was sent" in result.error.message
-        told = f"{result.error.message} {result.error.hint} {result.error.fields}"
-        assert [word for word in ("secret", USERNAME, PASSWORD, HOST, str(server.port)) if word in told] == []
+        text = f"{result.error.message} {result.error.hint} {result.error.fields}"
+        assert [word for word in ("secret", USERNAME, PASSWORD, HOST, str(server.port)) if word in text] == []
         assert (server.connections, server.commands.count(command), server.delivered) == (1, 1, [])
         (record,) = await desk.records()
         assert (record.outcome, record.code) == ("failed", code)
@@ -238,7 +240,7 @@ async def test_a_server_that_does_not_answer_is_left_in_time(command: str, code:
 
 @pytest.mark.spec("G32", "G24")
 @pytest.mark.parametrize(
-    ("answers", "code", "told"),
+    ("answers", "code", "suffix"),
     [
         ({"": None}, "email_unreachable", ""),
         ({"MAIL": None}, "email_sender_refused", ""),
@@ -252,13 +254,13 @@ async def test_a_server_that_does_not_answer_is_left_in_time(command: str, code:
     ],
 )
 async def test_where_a_server_never_had_or_took_the_text_nothing_was_sent(
-    answers: Mapping[str, str | None], code: str, told: str
+    answers: Mapping[str, str | None], code: str, suffix: str
 ) -> None:
     async with post(answers) as (_, desk):
         result = await send(desk)
     assert result.error is not None
     assert (result.error.code, result.error.retryable) == (code, False)
-    assert result.error.message.endswith(f"{told}; nothing was sent.")
+    assert result.error.message.endswith(f"{suffix}; nothing was sent.")
 
 
 @pytest.mark.spec("G32", "G24", "G61")
@@ -268,7 +270,7 @@ async def test_where_a_server_had_the_text_and_did_not_confirm_it_nobody_says_th
 ) -> None:
     async with post({".": answer}) as (_, desk):
         result = await send(desk)
-        assert [one.outcome for one in await desk.records()] == ["unknown"]
+        assert [record.outcome for record in await desk.records()] == ["unknown"]
     assert result.error is not None
     assert result.error.code == "email_unconfirmed"
     assert "it may have been sent" in result.error.message
@@ -296,7 +298,7 @@ async def test_a_good_bye_that_fails_takes_nothing_back(answer: str | None) -> N
 
 async def test_an_email_that_the_library_writes_otherwise_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     write = EmailMessage.as_bytes  # as another version of Python might
-    monkeypatch.setattr(EmailMessage, "as_bytes", lambda *given: b"Bcc: eve@evil.example\r\n" + write(*given))
+    monkeypatch.setattr(EmailMessage, "as_bytes", lambda *arguments: b"Bcc: eve@evil.example\r\n" + write(*arguments))
     async with office() as (server, desk):
         result = await send(desk)
         assert result.error is not None

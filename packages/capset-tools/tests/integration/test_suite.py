@@ -51,8 +51,8 @@ def about(capability: MemoryCapability) -> Examples:
         return {"query": "user", "limit": 1}
 
     async def forgotten(session: Session) -> Arguments:
-        (kept,) = await remember(session, capability, "The user has no cat.")
-        return {"id": kept["id"]}
+        (stored,) = await remember(session, capability, "The user has no cat.")
+        return {"id": stored["id"]}
 
     return {
         "remember": [{"text": "The user likes green tea."}, {"text": "Grüße, 世界 🌍"}],
@@ -142,8 +142,8 @@ def workspace() -> Iterator[None]:
     """Fill the folder that the suites of database and files were made for."""
     with FOLDER:
         (Path(FOLDER.name) / "notes.txt").write_text("Grüße")
-        with closing(sqlite3.connect(f"{FOLDER.name}/people.db")) as made:
-            made.executescript("CREATE TABLE people (name TEXT); INSERT INTO people VALUES ('ada'), ('bob')")
+        with closing(sqlite3.connect(f"{FOLDER.name}/people.db")) as connection:
+            connection.executescript("CREATE TABLE people (name TEXT); INSERT INTO people VALUES ('ada'), ('bob')")
         yield
 
 

@@ -29,9 +29,9 @@ async def test_by_default_it_is_iso8601_in_utc() -> None:
     assert set(result) == {"time", "timezone", "format"}
     assert (result["timezone"], result["format"]) == ("UTC", "iso8601")
     assert isinstance(result["time"], str)
-    told = datetime.fromisoformat(result["time"])
-    assert told.utcoffset() == timedelta()
-    assert before - timedelta(seconds=1) < told <= datetime.now(UTC)
+    timestamp = datetime.fromisoformat(result["time"])
+    assert timestamp.utcoffset() == timedelta()
+    assert before - timedelta(seconds=1) < timestamp <= datetime.now(UTC)
 
 
 @pytest.mark.spec("P19")

@@ -25,7 +25,7 @@ def test_ports_go_with_the_kind_of_tls() -> None:
 
 @pytest.mark.spec("G32")
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"tls": "none"}, "a password goes over TLS only"),
         ({"tls": "none", "login": True}, "a password goes over TLS only"),
@@ -50,13 +50,13 @@ def test_ports_go_with_the_kind_of_tls() -> None:
     ],
     ids=str,
 )
-def test_what_is_refused(changed: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
+def test_what_is_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
         EmailConfig(**{**WHOLE, **changed})
 
 
 def test_it_comes_back_as_it_was_stored() -> None:
-    written: dict[str, Any] = {"sender": "Agent@EXAMPLE.org", "recipients": ["Ada@EXAMPLE.org", "@Example.ORG"]}
-    config = EmailConfig(**{**WHOLE, **written}, certificates=certificate(HOST)[0])
+    addresses: dict[str, Any] = {"sender": "Agent@EXAMPLE.org", "recipients": ["Ada@EXAMPLE.org", "@Example.ORG"]}
+    config = EmailConfig(**{**WHOLE, **addresses}, certificates=certificate(HOST)[0])
     assert (config.sender, config.recipients) == ("Agent@example.org", ("Ada@example.org", "@example.org"))
     assert config_from(EmailConfig, json.dumps(config_data(config)).encode()) == config

@@ -78,8 +78,8 @@ def test_a_body_that_is_taken_is_read_as_it_was_given(body: str, html: bool) -> 
     message = read(letter("agent@example.org", "ada@example.org", "Hi", body, html=html).raw)
     part = message.get_body(("html",) if html else ("plain",))
     assert part is not None
-    told = body.replace("\r\n", "\n").replace("\r", "\n")
-    assert part.get_content().replace("\r\n", "\n").rstrip("\n") == told.rstrip("\n")
+    expected = body.replace("\r\n", "\n").replace("\r", "\n")
+    assert part.get_content().replace("\r\n", "\n").rstrip("\n") == expected.rstrip("\n")
 
 
 def test_every_line_is_short_enough_and_ascii() -> None:

@@ -102,8 +102,8 @@ async def test_a_file_that_does_not_say_its_size_is_capped_all_the_same(
     real = os.fstat
 
     def empty(descriptor: int) -> os.stat_result:
-        found = real(descriptor)
-        return os.stat_result((*found[:6], 0, *found[7:]))
+        status = real(descriptor)
+        return os.stat_result((*status[:6], 0, *status[7:]))
 
     monkeypatch.setattr(os, "fstat", empty)
     config = FilesConfig(max_bytes=100)

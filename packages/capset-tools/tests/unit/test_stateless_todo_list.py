@@ -65,18 +65,18 @@ async def test_every_field_that_does_not_fit_is_named(as_json: bool) -> None:
         if as_json:
             message = await send(session, "write_todos", {"todos": bad})
             assert message.kind == "error"
-            told = str(message.data)
+            error_text = str(message.data)
         else:
             with pytest.raises(InvalidArguments) as refused:
                 await session.call(write_todos, todos=cast("list[Todo]", bad))
-            told = str(refused.value)
+            error_text = str(refused.value)
             assert fields_of(refused.value)["todos.2.activeForm"] == "required, but missing"
     for path in (
         *("todos.0.content", "todos.0.activeForm", "todos.0.status"),
         *("todos.1.content", "todos.1.activeForm", "todos.1.activform", "todos.1.status"),
         *("todos.2.content", "todos.2.activeForm", "todos.2.status"),
     ):
-        assert f"{path}:" in told or f"'{path}'" in told
+        assert f"{path}:" in error_text or f"'{path}'" in error_text
 
 
 @pytest.mark.parametrize("arguments", [{}, {"todos": None}, {"todos": "Run tests"}, {"todos": {}}])

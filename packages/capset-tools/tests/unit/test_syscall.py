@@ -74,7 +74,7 @@ def at_desk(*permissions: str, **env: object) -> AbstractAsyncContextManager[Des
 async def described(session: Session, *names: str) -> tuple[dict[str, Any], list[Any]]:
     reply = await send(session, "Syscall.Describe", {"names": list(names)})
     assert reply.kind == "reply"
-    return {one["name"]: one for one in reply.data["tools"]}, reply.data["unknown"]
+    return {entry["name"]: entry for entry in reply.data["tools"]}, reply.data["unknown"]
 
 
 @pytest.mark.spec("K18")
@@ -121,11 +121,11 @@ async def test_every_tool_in_play_is_told_as_it_is() -> None:
         "arguments": syscall_describe.arguments.json_schema,
         "effect": "read",
         "permissions": [],
-        "examples": [dict(one) for one in syscall_describe.examples],
+        "examples": [dict(example) for example in syscall_describe.examples],
         "cost": None,
         "hash": tool_hash(syscall_describe),
     }
-    assert [one["properties"]["kind"] for one in tools["my_sunbathe"]["outbound"]["anyOf"]] == [
+    assert [option["properties"]["kind"] for option in tools["my_sunbathe"]["outbound"]["anyOf"]] == [
         {"const": "reply"},
         {"const": "event"},
     ]
@@ -135,10 +135,10 @@ async def test_every_tool_in_play_is_told_as_it_is() -> None:
 async def test_the_type_that_is_told_leads_to_the_tool() -> None:
     async with at_desk("pay:send") as desk:
         tools, _ = await described(desk.session, "*")
-        for one in tools.values():
-            message = Message(one["kind"], one["type"], Json(b"{}"))
+        for entry in tools.values():
+            message = Message(entry["kind"], entry["type"], Json(b"{}"))
             called = desk.session.invoke(message).called
-            assert called is desk.session.snapshot.tools[one["name"]].tool
+            assert called is desk.session.snapshot.tools[entry["name"]].tool
 
 
 @pytest.mark.spec("K18")
@@ -147,7 +147,7 @@ async def test_nothing_runs_but_the_question_itself() -> None:
     async with at_desk("pay:send") as desk:
         await described(desk.session, "*")
         await send(desk.session, "Syscall.List", {})
-        assert [one.tool for one in await desk.records()] == ["Syscall_Describe", "Syscall_List"]
+        assert [record.tool for record in await desk.records()] == ["Syscall_Describe", "Syscall_List"]
     assert RAN == []
 
 
@@ -175,7 +175,7 @@ async def test_what_is_unknown_is_listed_with_the_nearest_name_in_play() -> None
 async def test_so_many_unknown_names_hold_nobody_up() -> None:
     async with at_desk("pay:send") as desk:
         _, unknown = await described(desk.session, *(f"my_pai{number}" for number in range(100)))
-    assert [one.get("did_you_mean") for one in unknown] == ["my_pay"] * 10 + [None] * 90
+    assert [entry.get("did_you_mean") for entry in unknown] == ["my_pay"] * 10 + [None] * 90
 
 
 @pytest.mark.spec("K18")
@@ -193,11 +193,11 @@ async def test_what_is_not_in_play_cannot_be_told_from_what_does_not_exist() -> 
 
 @pytest.mark.spec("K18")
 async def test_two_principals_are_told_what_each_of_them_may_do() -> None:
-    async def listed(session: Session) -> list[str]:
-        return [one["name"] for one in (await session.call(syscall_list))["tools"]]
+    async def list_names(session: Session) -> list[str]:
+        return [entry["name"] for entry in (await session.call(syscall_list))["tools"]]
 
-    async with at_desk("pay:send", day=False) as one, at_desk() as other:
-        assert await asyncio.gather(listed(one.session), listed(other.session)) == [
+    async with at_desk("pay:send", day=False) as desk, at_desk() as other:
+        assert await asyncio.gather(list_names(desk.session), list_names(other.session)) == [
             [*SYSCALLS, "my_pay"],
             [*SYSCALLS, "my_sunbathe"],
         ]
@@ -218,11 +218,11 @@ async def test_what_dynamic_uses_add_is_told_too() -> None:
 @pytest.mark.spec("K18")
 async def test_a_list_has_a_line_for_each() -> None:
     async with at_desk("pay:send") as desk:
-        listed = (await send(desk.session, "Syscall.List", {})).data["tools"]
+        tools = (await send(desk.session, "Syscall.List", {})).data["tools"]
         async with desk.session.invoke(Message("query", "Syscall.List")) as messages:
-            assert [one.data["tools"] async for one in messages] == [listed]
-    assert [one["name"] for one in listed] == [*SYSCALLS, "my_pay", "my_sunbathe"]
-    assert listed[2] == {
+            assert [message.data["tools"] async for message in messages] == [tools]
+    assert [entry["name"] for entry in tools] == [*SYSCALLS, "my_pay", "my_sunbathe"]
+    assert tools[2] == {
         "name": "Syscall_Ping",
         "type": "Syscall.Ping",
         "kind": "query",
@@ -233,9 +233,9 @@ async def test_a_list_has_a_line_for_each() -> None:
 async def test_what_is_told_is_the_callers_own() -> None:
     before = json.dumps(dict(syscall_describe.inbound))
     async with session_of(syscall) as session:
-        (one,) = (await session.call(syscall_describe, names=["Syscall_Describe"]))["tools"]
-        one["inbound"]["properties"].clear()
-        one["examples"][0].clear()
+        (entry,) = (await session.call(syscall_describe, names=["Syscall_Describe"]))["tools"]
+        entry["inbound"]["properties"].clear()
+        entry["examples"][0].clear()
     assert json.dumps(dict(syscall_describe.inbound)) == before
     assert syscall_describe.examples[0]
 
@@ -318,16 +318,18 @@ def test_whatever_is_sent_comes_back(value: Any) -> None:
 @pytest.mark.spec("K18", "K19")
 @pytest.mark.parametrize("name", SYSCALLS)
 async def test_they_are_good_processors(name: str) -> None:
-    (one,) = (one for one in syscall.every_tool if one.name == name)
+    (syscall_tool,) = (candidate for candidate in syscall.every_tool if candidate.name == name)
     check: Check
-    for check in processor_suite(one):
+    for check in processor_suite(syscall_tool):
         await check()
 
 
 @pytest.mark.spec("K1", "K18")
 def test_all_of_it_is_asked_by_queries() -> None:
     tools: tuple[Tool[..., Any], ...] = (syscall_describe, syscall_list, syscall_ping)
-    assert [(one.kind, one.effect, one.permissions) for one in tools] == [("query", "read", frozenset())] * 3
+    assert [(syscall_tool.kind, syscall_tool.effect, syscall_tool.permissions) for syscall_tool in tools] == [
+        ("query", "read", frozenset())
+    ] * 3
 
 
 def test_a_context_of_ones_own_shows_nothing() -> None:

@@ -38,18 +38,18 @@ numbers = whole_numbers | st.floats(allow_nan=False, allow_infinity=False)
 )
 async def test_whole_numbers_stay_whole_where_they_can(tool: Tool[..., Any], a: Any, b: Any, result: Any) -> None:
     async with session_of(capability) as session:
-        found = await session.call(tool, a=a, b=b)
-    assert found == {"result": result, "operation": tool.name, "a": a, "b": b}
-    assert [type(found[name]) for name in ("result", "a", "b")] == [type(result), type(a), type(b)]
+        reply = await session.call(tool, a=a, b=b)
+    assert reply == {"result": result, "operation": tool.name, "a": a, "b": b}
+    assert [type(reply[name]) for name in ("result", "a", "b")] == [type(result), type(a), type(b)]
 
 
 @pytest.mark.spec("P20")
 async def test_json_numbers_keep_their_type() -> None:
     async with session_of(capability) as session:
-        whole = await send(session, "add", '{"a": 2, "b": 3}')
+        integer_reply = await send(session, "add", '{"a": 2, "b": 3}')
         mixed = await send(session, "add", '{"a": 2.0, "b": 3}')
         large = await send(session, "add", f'{{"a": {10**30}, "b": 1}}')
-    assert repr(whole.data["result"]) == "5"
+    assert repr(integer_reply.data["result"]) == "5"
     assert repr(mixed.data["result"]) == "5.0"
     assert large.data["result"] == 10**30 + 1
 

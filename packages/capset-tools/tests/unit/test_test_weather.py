@@ -66,18 +66,18 @@ async def test_the_weather_of_a_city_on_a_day_is_always_this() -> None:
 async def test_case_and_white_space_make_no_difference(spelled: str) -> None:
     async with on("2026-03-29") as session:
         expected = await session.call(get_weather, city="New York")
-        found = await session.call(get_weather, city=spelled)
+        weather = await session.call(get_weather, city=spelled)
         coming = await session.call(get_forecast, city=spelled, days=7)
         assert coming["days"] == (await session.call(get_forecast, city="New York", days=7))["days"]
-    assert {**found, "city": ""} == {**expected, "city": ""}
-    assert found["city"] == " ".join(spelled.split())
+    assert {**weather, "city": ""} == {**expected, "city": ""}
+    assert weather["city"] == " ".join(spelled.split())
 
 
 @pytest.mark.spec("P21")
 async def test_a_forecast_has_the_days_that_follow_by_the_kernel_s_clock() -> None:
     async with on("2028-02-27") as session:
-        told = [day["date"] for day in (await session.call(get_forecast, city="Oslo", days=4))["days"]]
-        assert told == ["2028-02-27", "2028-02-28", "2028-02-29", "2028-03-01"]
+        dates = [day["date"] for day in (await session.call(get_forecast, city="Oslo", days=4))["days"]]
+        assert dates == ["2028-02-27", "2028-02-28", "2028-02-29", "2028-03-01"]
         assert (await session.call(get_weather, city="Oslo"))["date"] == "2028-02-27"
         assert len((await session.call(get_forecast, city="Oslo"))["days"]) == 3
 
@@ -85,8 +85,8 @@ async def test_a_forecast_has_the_days_that_follow_by_the_kernel_s_clock() -> No
 @pytest.mark.spec("P21")
 @pytest.mark.parametrize("seconds", [0, 1])
 async def test_the_day_is_that_of_utc_wherever_the_process_runs(elsewhere: str, seconds: int) -> None:
-    here = {time.localtime(at).tm_mday for at in (1_774_828_799, 1_774_828_800)}
-    assert here == ({30} if elsewhere == "EAST-14" else {29}), "it is another day here at one of the two"
+    local_days = {time.localtime(at).tm_mday for at in (1_774_828_799, 1_774_828_800)}
+    assert local_days == ({30} if elsewhere == "EAST-14" else {29}), "it is another day here at one of the two"
     async with on("2026-03-29", later=seconds) as session:
         weather = await session.call(get_weather, city="Oslo")
         forecast = await session.call(get_forecast, city="Oslo", days=1)
@@ -119,15 +119,15 @@ async def test_what_is_told_now_fits_today_s_forecast_in_both_units(city: str) -
 @pytest.mark.spec("P21")
 @given(city=cities, day=days)
 def test_whatever_the_city_and_the_day_the_weather_is_plausible(city: str, day: date) -> None:
-    one = weather_of(city, day)
-    assert one == weather_of(f"  {city} ", day)
-    assert -300 < one.low < one.high < 450
-    assert one.low <= one.now <= one.high
-    assert (one.precipitation > 0) == (one.condition in {"rain", "thunderstorm", "snow"})
-    assert one.condition != "snow" or one.high <= 20, "in tenths of a degree"
-    assert one.condition not in {"rain", "thunderstorm"} or one.high > 20
-    assert 0 <= one.humidity <= 100
-    assert 0 <= one.wind <= 75
+    weather = weather_of(city, day)
+    assert weather == weather_of(f"  {city} ", day)
+    assert -300 < weather.low < weather.high < 450
+    assert weather.low <= weather.now <= weather.high
+    assert (weather.precipitation > 0) == (weather.condition in {"rain", "thunderstorm", "snow"})
+    assert weather.condition != "snow" or weather.high <= 20, "in tenths of a degree"
+    assert weather.condition not in {"rain", "thunderstorm"} or weather.high > 20
+    assert 0 <= weather.humidity <= 100
+    assert 0 <= weather.wind <= 75
 
 
 @given(day=st.dates(max_value=date(9999, 1, 1)))

@@ -16,7 +16,7 @@ else:
         from importlib import import_module
 
         names = import_module("capset.names")  # `from capset` would ask here again
-        globals().update({one: getattr(names, one) for one in names.__all__}, __all__=names.__all__)
+        globals().update({attribute: getattr(names, attribute) for attribute in names.__all__}, __all__=names.__all__)
         try:
             return globals()[name]
         except KeyError:

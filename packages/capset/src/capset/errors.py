@@ -116,11 +116,11 @@ class CapsetError(Exception):
 
         ``__init__`` is not called, since that of a subclass may take other arguments than ``args`` has.
         """
-        found = type(self).__new__(type(self), *self.args)
-        found.__dict__.update(vars(self))
-        found.__cause__, found.__context__ = self.__cause__, self.__context__
-        found.__suppress_context__ = self.__suppress_context__
-        return found.with_traceback(self.__traceback__)
+        duplicate = type(self).__new__(type(self), *self.args)
+        duplicate.__dict__.update(vars(self))
+        duplicate.__cause__, duplicate.__context__ = self.__cause__, self.__context__
+        duplicate.__suppress_context__ = self.__suppress_context__
+        return duplicate.with_traceback(self.__traceback__)
 
 
 def _encodable(text: str) -> str:
@@ -475,21 +475,25 @@ _CLOSE: Final = 0.6
 """How alike names are, of 1, for one to be meant by the other."""
 
 
-def closest(name: str, known: Iterable[str], *, prefixes: str = "") -> str | None:
+def closest(name: str, candidates: Iterable[str], *, prefixes: str = "") -> str | None:
     """Return the known name closest to ``name``, or ``None`` if none is close.
 
     ``prefixes`` are the characters that end a prefix, such as ``_``; one that two names share makes them no closer.
     """
     # Names whose lengths differ by more are never close, and looking through a name of megabytes takes seconds.
-    near = [one for one in known if 2 * min(len(one), len(name)) >= _CLOSE * (len(one) + len(name))]
+    near = [
+        candidate
+        for candidate in candidates
+        if 2 * min(len(candidate), len(name)) >= _CLOSE * (len(candidate) + len(name))
+    ]
     matches = get_close_matches(name, near, n=10, cutoff=_CLOSE) if near else []
-    return next((one for one in matches if _is_close_within(name, one, prefixes)), None)
+    return next((candidate for candidate in matches if _is_close_within(name, candidate, prefixes)), None)
 
 
 def _is_close_within(name: str, other: str, prefixes: str) -> bool:
     """Return whether names are close without the prefix that they share."""
     shared = takewhile(lambda both: both[0] == both[1], zip(name, other, strict=False))
-    start = max((at for at, (one, _) in enumerate(shared, start=1) if one in prefixes), default=0)
+    start = max((at for at, (character, _) in enumerate(shared, start=1) if character in prefixes), default=0)
     return start == 0 or bool(get_close_matches(name[start:], [other[start:]], cutoff=_CLOSE))
 
 
@@ -498,19 +502,19 @@ def counted(number: float, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> str:
+def unknown(kind: str, name: str, candidates: Iterable[str]) -> str:
     """Return a message that ``name`` is unknown, with a suggestion, or else the known names."""
-    names = sorted(known)
+    names = sorted(candidates)
     # Tools of one source begin with its name, and another of them may do what a caller did not ask for.
-    if meant := closest(name, names, prefixes="_." if what == "tool" else ""):
-        return f"unknown {what} {name!r}; did you mean {meant!r}?"
+    if meant := closest(name, names, prefixes="_." if kind == "tool" else ""):
+        return f"unknown {kind} {name!r}; did you mean {meant!r}?"
     there_is = ", ".join(names[:12]) + (", …" if len(names) > 12 else "") if names else "none"
-    return f"unknown {what} {name!r}; there is: {there_is}"
+    return f"unknown {kind} {name!r}; there is: {there_is}"
 
 
-def refuse_unknown_keys(what: str, given: Mapping[str, object], known: Iterable[str]) -> None:
-    """Raise ``DefinitionError`` for the first key of ``given`` that is not ``known``; keys of files may be no texts."""
-    names = tuple(known)
-    for key in given:
+def refuse_unknown_keys(label: str, mapping: Mapping[str, object], allowed: Iterable[str]) -> None:
+    """Raise ``DefinitionError`` for the first key of ``mapping`` that is not ``allowed``; keys may be of any type."""
+    names = tuple(allowed)
+    for key in mapping:
         if key not in names:
-            raise DefinitionError(f"{what}: {unknown('field', str(key), names)}")
+            raise DefinitionError(f"{label}: {unknown('field', str(key), names)}")

@@ -78,7 +78,7 @@ def missing_extras(point: EntryPoint) -> MissingExtras | None:
 def _brought(extra: str, required: list[str]) -> list[str]:
     """Return the names of the packages that an extra brings."""
     marker = re.compile(rf"""\bextra\s*==\s*['"]{re.escape(extra)}['"]""")
-    return [re.split(r"[^\w.-]", one, maxsplit=1)[0] for one in required if marker.search(one)]
+    return [re.split(r"[^\w.-]", requirement, maxsplit=1)[0] for requirement in required if marker.search(requirement)]
 
 
 def _is_installed(package: str) -> bool:

@@ -102,10 +102,10 @@ def test_importing_loads_nothing_heavy(module: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", ALL)
 def test_importing_has_no_effects(module: str, tmp_path: Path) -> None:
-    found = imported(module, tmp_path)
-    assert found["effects"] == []
-    assert found["changed"] == {}
-    assert found["loggers"] == {}
+    report = imported(module, tmp_path)
+    assert report["effects"] == []
+    assert report["changed"] == {}
+    assert report["loggers"] == {}
     assert list(tmp_path.iterdir()) == []
 
 

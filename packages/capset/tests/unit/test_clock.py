@@ -26,9 +26,9 @@ def test_a_moment_is_written_in_utc_to_the_microsecond() -> None:
 
 @settings(deadline=None)
 @given(MOMENTS, MOMENTS)
-def test_the_order_of_texts_is_the_order_of_moments(one: int, two: int) -> None:
-    assert len(iso(one)) == 27
-    assert (iso(one) < iso(two)) is (one // 1000 < two // 1000)
+def test_the_order_of_texts_is_the_order_of_moments(first: int, two: int) -> None:
+    assert len(iso(first)) == 27
+    assert (iso(first) < iso(two)) is (first // 1000 < two // 1000)
 
 
 @settings(deadline=None)

@@ -25,7 +25,11 @@ from capset.errors import (
     unknown,
 )
 
-TREE = [one for one in vars(errors).values() if inspect.isclass(one) and issubclass(one, CapsetError)]
+TREE = [
+    error_class
+    for error_class in vars(errors).values()
+    if inspect.isclass(error_class) and issubclass(error_class, CapsetError)
+]
 LINE = re.compile(r"^(?P<indent>(?:[│ ] {3})*)(?P<branch>[├└]── )?(?P<name>[A-Z]\w+) +(?P<status>\d{3}|code,)")
 
 
@@ -33,14 +37,16 @@ def test_the_tree_is_drawn_as_it_is() -> None:
     drawn: dict[str, tuple[str | None, str]] = {}
     above: list[str] = []
     for line in (errors.__doc__ or "").splitlines():
-        if found := LINE.match(line.removeprefix("    ")):
-            depth = len(found["indent"]) // 4 + bool(found["branch"])
-            above[depth:] = [found["name"]]
-            drawn[found["name"]] = above[depth - 1] if depth else None, found["status"]
+        if match := LINE.match(line.removeprefix("    ")):
+            depth = len(match["indent"]) // 4 + bool(match["branch"])
+            above[depth:] = [match["name"]]
+            drawn[match["name"]] = above[depth - 1] if depth else None, match["status"]
     assert drawn == {
-        one.__name__: (None, "code,") if one is CapsetError else (one.__base__.__name__, str(one.status))
-        for one in TREE
-        if one.__base__ is not None
+        error_class.__name__: (None, "code,")
+        if error_class is CapsetError
+        else (error_class.__base__.__name__, str(error_class.status))
+        for error_class in TREE
+        if error_class.__base__ is not None
     }
 
 
@@ -49,7 +55,7 @@ def test_the_tree_is_drawn_as_it_is() -> None:
 def test_every_error_has_a_code_and_a_status(error: type[CapsetError]) -> None:
     assert re.fullmatch("[a-z]+(_[a-z]+)*", error.code)
     assert 400 <= error.status <= 599
-    assert [one.code for one in TREE].count(error.code) == 1
+    assert [error_class.code for error_class in TREE].count(error.code) == 1
 
 
 @pytest.mark.spec("G4")
@@ -59,7 +65,7 @@ def test_a_refusal_is_told_apart_from_a_failure() -> None:
         *("ApprovalRequired", "ApprovalRejected", "ApprovalExpired", "ApprovalVoid"),
         *("LimitExceeded", "BudgetExceeded", "NoFreeSlot", "TooManyRefusals"),
     }
-    assert {one.__name__ for one in TREE if one.refusal} == refusals
+    assert {error_class.__name__ for error_class in TREE if error_class.refusal} == refusals
     retryable = {
         "Cancelled",
         "ConcurrentModificationError",
@@ -73,7 +79,7 @@ def test_a_refusal_is_told_apart_from_a_failure() -> None:
         "TransientError",
         "Unreachable",
     }
-    assert {one.__name__ for one in TREE if one.retryable} == retryable
+    assert {error_class.__name__ for error_class in TREE if error_class.retryable} == retryable
 
 
 def test_an_error_keeps_what_it_is_told() -> None:
@@ -81,8 +87,13 @@ def test_an_error_keeps_what_it_is_told() -> None:
     error = NotFound("no such thing", hint="look elsewhere", fields=iter([field]), correlation="c-1")
     assert (str(error), error.message) == ("no such thing", "no such thing")
     assert (error.hint, error.fields, error.correlation) == ("look elsewhere", (field,), "c-1")
-    again = pickle.loads(pickle.dumps(error))
-    assert (type(again), str(again), again.hint, again.fields) == (NotFound, "no such thing", error.hint, error.fields)
+    restored = pickle.loads(pickle.dumps(error))
+    assert (type(restored), str(restored), restored.hint, restored.fields) == (
+        NotFound,
+        "no such thing",
+        error.hint,
+        error.fields,
+    )
     tried = pickle.loads(pickle.dumps(ConcurrentModificationError("busy", attempts=9, hint="again")))
     assert (str(tried), tried.attempts, tried.hint) == ("busy", 9, "again")
 
@@ -116,7 +127,7 @@ def test_another_code_is_refused(wrong: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "known", "meant"),
+    ("name", "candidates", "meant"),
     [
         ("exprot", ["export", "import"], "export"),
         ("Export", ["export"], "export"),
@@ -125,16 +136,16 @@ def test_another_code_is_refused(wrong: str) -> None:
         ("", ["a"], None),
     ],
 )
-def test_the_closest_name(name: str, known: list[str], meant: str | None) -> None:
-    assert closest(name, iter(known)) == meant
+def test_the_closest_name(name: str, candidates: list[str], meant: str | None) -> None:
+    assert closest(name, iter(candidates)) == meant
 
 
 def test_a_tool_is_not_taken_for_another_one_of_its_source() -> None:
-    here = ["books_lend", "books_list", "my_books_get_title"]
-    assert unknown("tool", "books_lent", here) == "unknown tool 'books_lent'; did you mean 'books_lend'?"
+    names = ["books_lend", "books_list", "my_books_get_title"]
+    assert unknown("tool", "books_lent", names) == "unknown tool 'books_lent'; did you mean 'books_lend'?"
     assert unknown("tool", "books_title", ["books_lend"]) == "unknown tool 'books_title'; there is: books_lend"
-    assert unknown("tool", "book_lend", here) == "unknown tool 'book_lend'; did you mean 'books_lend'?"
-    assert unknown("tool", "my_books_get_titel", here).endswith("did you mean 'my_books_get_title'?")
+    assert unknown("tool", "book_lend", names) == "unknown tool 'book_lend'; did you mean 'books_lend'?"
+    assert unknown("tool", "my_books_get_titel", names).endswith("did you mean 'my_books_get_title'?")
     assert unknown("tool", "mcp:books.title", ["mcp:books.lend"]).endswith("there is: mcp:books.lend")
 
 
@@ -148,10 +159,10 @@ def test_an_unknown_name_is_told_with_what_was_meant_or_what_there_is() -> None:
 
 @settings(deadline=None)
 @given(st.text(), st.lists(st.text()))
-def test_a_name_that_was_meant_is_a_known_one(name: str, known: list[str]) -> None:
-    meant = closest(name, known)
-    assert meant is None or meant in known
-    if name and name in known:
+def test_a_name_that_was_meant_is_a_known_one(name: str, candidates: list[str]) -> None:
+    meant = closest(name, candidates)
+    assert meant is None or meant in candidates
+    if name and name in candidates:
         assert meant == name
 
 
@@ -171,6 +182,6 @@ def test_unknown_keys_are_refused() -> None:
         refuse_unknown_keys("file", keys_of_yaml, ["name"])
 
 
-@pytest.mark.parametrize(("number", "told"), [(0, "0 records"), (1, "1 record"), (2, "2 records")])
-def test_a_number_has_its_noun_in_the_singular_or_plural(number: int, told: str) -> None:
-    assert counted(number, "record") == told
+@pytest.mark.parametrize(("number", "expected"), [(0, "0 records"), (1, "1 record"), (2, "2 records")])
+def test_a_number_has_its_noun_in_the_singular_or_plural(number: int, expected: str) -> None:
+    assert counted(number, "record") == expected

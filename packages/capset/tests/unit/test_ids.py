@@ -49,8 +49,8 @@ def test_formatting_a_mark_twice_gives_the_same() -> None:
 
 def test_identifiers_of_one_source_increase_and_are_never_the_same() -> None:
     for ids in (Ids(), Ids(Still(1_700_000_000_000_000_000))):
-        made = [ids.new() for _ in range(20_000)]
-        assert made == sorted(set(made))
+        identifiers = [ids.new() for _ in range(20_000)]
+        assert identifiers == sorted(set(identifiers))
 
 
 @settings(deadline=None)
@@ -58,24 +58,24 @@ def test_identifiers_of_one_source_increase_and_are_never_the_same() -> None:
 def test_they_increase_with_time(steps: list[int]) -> None:
     clock = Still(1_700_000_000_000_000_000)
     ids = Ids(clock)
-    made: list[str] = []
+    identifiers: list[str] = []
     for step in steps:
         clock.now += step
-        made.append(ids.new())
-    assert made == sorted(made)
+        identifiers.append(ids.new())
+    assert identifiers == sorted(identifiers)
 
 
 def test_a_clock_that_goes_back_gives_no_identifier_twice() -> None:
     clock = Still(1_700_000_000_000_000_000)
     ids = Ids(clock)
-    made: list[str] = []
+    identifiers: list[str] = []
     for moment in (0, 10**9, 0, 5, 0, 10**9):
         clock.now = 1_700_000_000_000_000_000 + moment
-        made += [ids.new() for _ in range(100)]
-    assert len(set(made)) == len(made)
+        identifiers += [ids.new() for _ in range(100)]
+    assert len(set(identifiers)) == len(identifiers)
 
 
 def test_two_sources_at_one_moment_do_not_meet() -> None:
     sources = [Ids(Still(10**18)) for _ in range(200)]
-    made = [ids.new() for ids in sources for _ in range(5)]
-    assert len(set(made)) == len(made)
+    identifiers = [ids.new() for ids in sources for _ in range(5)]
+    assert len(set(identifiers)) == len(identifiers)

@@ -19,7 +19,7 @@ VALUES: Final[Mapping[str, st.SearchStrategy[Any]]] = {
         | st.fixed_dictionaries({"id": st.just("kit"), "presets": st.just({"on": True}), "config": _DATA}),
         min_size=1,
         max_size=3,
-        unique_by=lambda one: one if isinstance(one, str) else one["id"],
+        unique_by=lambda entry: entry if isinstance(entry, str) else entry["id"],
     ),
     "tags": st.lists(_WORD, min_size=1, max_size=3, unique=True),
     "status": st.sampled_from(["active", "archived"]),

@@ -72,4 +72,4 @@ def refused(
     """Return what is wrong with it: line, path and message."""
     with pytest.raises(InvalidConfiguration) as error:
         read(root, text, name, registry)
-    return [(one.line, one.path, one.message) for one in error.value.problems]
+    return [(problem.line, problem.path, problem.message) for problem in error.value.problems]

@@ -21,7 +21,7 @@ def seen(
     **agent: Any,
 ) -> Snapshot:
     """Return the snapshot of an agent with a capability of these tools, as ada or another principal sees it."""
-    given: dict[str, Any] = {"description": "Helps.", **agent}
-    found = Agent("helper", uses=[Capability("kit", tools=tools)], **given)
-    who = principal or Principal("ada", permissions=grants)
-    return asyncio.run(evaluate(compose(found), principal=who, env=env or {}))
+    options: dict[str, Any] = {"description": "Helps.", **agent}
+    helper = Agent("helper", uses=[Capability("kit", tools=tools)], **options)
+    caller = principal or Principal("ada", permissions=grants)
+    return asyncio.run(evaluate(compose(helper), principal=caller, env=env or {}))

@@ -48,12 +48,12 @@ def watched(app: ASGIApp, wire: Wire, *, is_direct: bool) -> ASGIApp:
         if scope["type"] != "http":
             return await app(scope, receive, send)
         body = await Request(scope, receive).body()
-        if scope["method"] == "POST" and (said := json.loads(body)).get("method") == "tools/call":
-            wire.calls.append((list(scope["headers"]), said))
+        if scope["method"] == "POST" and (call_message := json.loads(body)).get("method") == "tools/call":
+            wire.calls.append((list(scope["headers"]), call_message))
             wire.clients.add(scope["client"])
         has_come = False
 
-        async def again() -> Message:
+        async def replay() -> Message:
             nonlocal has_come
             if has_come:
                 return await receive()
@@ -65,7 +65,7 @@ def watched(app: ASGIApp, wire: Wire, *, is_direct: bool) -> ASGIApp:
                 message = {**message, "headers": [*message["headers"], (b"set-cookie", b"a=b")]}
             await send(message)
 
-        await app(scope, again, sending)
+        await app(scope, replay, sending)
         return None
 
     return noting
@@ -75,8 +75,8 @@ def watched(app: ASGIApp, wire: Wire, *, is_direct: bool) -> ASGIApp:
 async def site_of(app: ASGIApp, *, is_direct: bool, **options: Any) -> AsyncGenerator[tuple[Site, Wire]]:
     wire = Wire()
     async with (
-        serving(watched(app, wire, is_direct=is_direct)) as there,
-        opened(declared(there, **options)) as site,
+        serving(watched(app, wire, is_direct=is_direct)) as remote,
+        opened(declared(remote, **options)) as site,
     ):
         yield site, wire
     assert is_direct or not any(wire.direct)
@@ -132,17 +132,17 @@ def scripted(answering: Answering, tool: Mapping[str, Any] = ADD) -> ASGIApp:
         message = json.loads(body) if body else {}
         match message.get("method"):
             case "server/discover":
-                found: Any = {"supportedVersions": [VERSION], "capabilities": {"tools": {}}}
+                payload: Any = {"supportedVersions": [VERSION], "capabilities": {"tools": {}}}
             case "tools/list":
-                found = {"tools": [tool]}
+                payload = {"tools": [tool]}
             case "subscriptions/listen":
                 error = {"code": -32601, "message": "there is no such method"}
                 response = JSONResponse({"jsonrpc": "2.0", "id": message["id"], "error": error})
                 return await response(scope, receive, send)
             case _:
                 return await (await answering(request, message))(scope, receive, send)
-        said = {**found, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-        await JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": said})(scope, receive, send)
+        result_body = {**payload, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        await JSONResponse({"jsonrpc": "2.0", "id": message["id"], "result": result_body})(scope, receive, send)
         return None
 
     return app
@@ -158,22 +158,22 @@ async def outcome(site: Site, **arguments: Any) -> Any:
 
 async def both(answering: Answering, tool: Mapping[str, Any] = ADD, **options: Any) -> list[Any]:
     """Return what a call gives in both ways, and a second one after it."""
-    found: list[Any] = []
+    outcomes: list[Any] = []
     for is_direct in (True, False):
         async with site_of(scripted(answering, tool), is_direct=is_direct, **options) as (site, wire):
             first = await outcome(site, a=1)
             assert wire.direct[0] == is_direct
-            found.append((first, await outcome(site, a=2)))
-    return found
+            outcomes.append((first, await outcome(site, a=2)))
+    return outcomes
 
 
 def plain(**result: Any) -> Answering:
     """Answer with a result."""
 
     async def answering(request: Request, message: dict[str, Any]) -> Response:
-        said = {"resultType": "complete", "content": [{"type": "text", "text": "done"}], **result}
+        fields = {"resultType": "complete", "content": [{"type": "text", "text": "done"}], **result}
         return JSONResponse(
-            {"jsonrpc": "2.0", "id": message["id"], "result": {k: v for k, v in said.items() if v != "-"}}
+            {"jsonrpc": "2.0", "id": message["id"], "result": {k: v for k, v in fields.items() if v != "-"}}
         )
 
     return answering
@@ -190,8 +190,8 @@ def fixed(response: Callable[[], Response]) -> Answering:
 
 def failing(status: int = 200, code: int = -32602, **error: Any) -> Answering:
     async def answering(request: Request, message: dict[str, Any]) -> Response:
-        said = {"code": code, "message": "there is no such book", **error}
-        return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "error": said}, status)
+        problem = {"code": code, "message": "there is no such book", **error}
+        return JSONResponse({"jsonrpc": "2.0", "id": message["id"], "error": problem}, status)
 
     return answering
 

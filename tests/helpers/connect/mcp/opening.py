@@ -51,7 +51,7 @@ class Site:
     session: Session
 
     def tool(self, name: str) -> AnyTool:
-        return next(one for one in self.capability.every_tool if one.name == name)
+        return next(tool for tool in self.capability.every_tool if tool.name == name)
 
     async def call(self, name: str, **arguments: Any) -> Any:
         return await self.session.call(self.tool(name), **arguments)
@@ -71,7 +71,7 @@ async def opened(
 
 async def offers_of(declared: McpServer) -> dict[str, Offer]:
     async with McpConnection(declared, NONE) as connection:
-        return {one.name: one for one in await connection.offers()}
+        return {offer.name: offer for offer in await connection.offers()}
 
 
 async def refused(site: Site, tool: str) -> None:

@@ -32,9 +32,9 @@ def library() -> None:
         total: int
 
     server = MCPServer("library")
-    said = FOLDER / "description"
+    description_file = FOLDER / "description"
 
-    @server.tool(description=said.read_text() if said.exists() else "Add two numbers.")
+    @server.tool(description=description_file.read_text() if description_file.exists() else "Add two numbers.")
     def add(a: int, b: int) -> Sum:
         with (FOLDER / "calls").open("a") as file:
             file.write(f"{a}+{b}\n")
@@ -105,7 +105,7 @@ def say(message: Any) -> None:
 
 
 def raw(
-    listed: Callable[[dict[str, Any]], Any],
+    list_tools: Callable[[dict[str, Any]], Any],
     called: Callable[[dict[str, Any]], Any],
     others: dict[str, Callable[[dict[str, Any]], Any]] | None = None,
 ) -> None:
@@ -118,7 +118,7 @@ def raw(
                 version = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
                 answer(message, version)
             case "tools/list":
-                answer(message, listed(message.get("params") or {}))
+                answer(message, list_tools(message.get("params") or {}))
             case "tools/call":
                 if (result := called(message)) is not None:
                     answer(message, result)
@@ -183,11 +183,11 @@ def verbose(params: dict[str, Any]) -> Any:
 
 def shelf(_: dict[str, Any]) -> Any:
     """List some tools of ``library``, without the time that the SDK takes to start."""
-    said = FOLDER / "description"
+    description_file = FOLDER / "description"
     number = {"type": "integer"}
     add = {
         "name": "add",
-        "description": said.read_text() if said.exists() else "Add two numbers.",
+        "description": description_file.read_text() if description_file.exists() else "Add two numbers.",
         "inputSchema": {"type": "object", "properties": {"a": number, "b": number}, "required": ["a", "b"]},
         "outputSchema": {"type": "object", "properties": {"total": number}, "required": ["total"]},
     }
@@ -197,17 +197,17 @@ def shelf(_: dict[str, Any]) -> Any:
 
 def taken(message: dict[str, Any]) -> Any:
     """Answer a call of a tool of ``shelf``."""
-    given = message["params"]
-    if given["name"] != "add":
+    params = message["params"]
+    if params["name"] != "add":
         return done(message)
-    total = {"total": given["arguments"]["a"] + given["arguments"]["b"]}
+    total = {"total": params["arguments"]["a"] + params["arguments"]["b"]}
     return {"content": [{"type": "text", "text": json.dumps(total)}], "structuredContent": total}
 
 
 def moved(_: dict[str, Any]) -> Any:
     """List the tools of ``moving``."""
-    said = FOLDER / "description"
-    shout = {**TOOL, "description": said.read_text() if said.exists() else "Shout."}
+    description_file = FOLDER / "description"
+    shout = {**TOOL, "description": description_file.read_text() if description_file.exists() else "Shout."}
     return {"tools": [shout, {**TOOL, "name": "reword"}]}
 
 
@@ -226,33 +226,33 @@ def read(params: dict[str, Any]) -> Any:
         file.write(f"{uri}\n")
     match uri:
         case "demo://bytes":
-            given = {"uri": uri, "mimeType": "image/png", "blob": "iVBORw=="}
+            content = {"uri": uri, "mimeType": "image/png", "blob": "iVBORw=="}
         case "demo://no-base64":
-            given = {"uri": uri, "blob": "?"}
+            content = {"uri": uri, "blob": "?"}
         case "demo://long":
-            given = {"uri": uri, "text": "x" * 20_000}
+            content = {"uri": uri, "text": "x" * 20_000}
         case "demo://slow":
             return None
         case _:
-            given = {"uri": uri, "text": f"<b>{uri}</b> key-12345"}
-    return {"contents": [given]}
+            content = {"uri": uri, "text": f"<b>{uri}</b> key-12345"}
+    return {"contents": [content]}
 
 
 def prompts(_: dict[str, Any]) -> Any:
     """List the prompts of ``archive``, in the words of the test."""
-    said = FOLDER / "prompt"
+    prompt_file = FOLDER / "prompt"
     arguments = [{"name": "code", "description": "What to review.", "required": True}, {"name": "tone"}]
     review = {"name": "review", "title": "Review", "arguments": arguments}
     twice = {"name": "twice", "arguments": [{"name": "a"}, {"name": "a"}]}
-    review["description"] = said.read_text() if said.exists() else "Review code."
+    review["description"] = prompt_file.read_text() if prompt_file.exists() else "Review code."
     return {"prompts": [review, {"name": "other"}, twice]}
 
 
 def prompt(params: dict[str, Any]) -> Any:
     """Get a prompt of ``archive``."""
-    given = json.dumps([params["name"], params.get("arguments")])
+    text = json.dumps([params["name"], params.get("arguments")])
     answered = {"role": "assistant", "content": {"type": "text", "text": "Sure."}}
-    return {"messages": [{"role": "user", "content": {"type": "text", "text": given}}, answered]}
+    return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}, answered]}
 
 
 ARCHIVE: dict[str, Callable[[dict[str, Any]], Any]] = {

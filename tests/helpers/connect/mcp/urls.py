@@ -35,18 +35,18 @@ class There:
 
 @asynccontextmanager
 async def serving(app: ASGIApp, port: int = 0) -> AsyncGenerator[There]:
-    there, bound = There(), bind("127.0.0.1", port)
-    there.port = bound.getsockname()[1]
+    remote, bound = There(), bind("127.0.0.1", port)
+    remote.port = bound.getsockname()[1]
 
     async def noting(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            there.headers.append(dict(Request(scope).headers))
+            remote.headers.append(dict(Request(scope).headers))
         await app(scope, receive, send)
 
     server = uvicorn.Server(uvicorn.Config(noting, log_level="warning", timeout_graceful_shutdown=1))
     running = asyncio.create_task(server.serve([bound]))
     try:
-        yield there
+        yield remote
     finally:
         server.should_exit = True
         await running
@@ -68,9 +68,9 @@ def books() -> ASGIApp:
     return server.streamable_http_app()
 
 
-def declared(there: There, **options: Any) -> McpServer:
-    given: dict[str, Any] = {"internal": [there.host], "trust_first_use": True, **options}
-    return McpServer(name="books", url=there.url, **given)
+def declared(remote: There, **options: Any) -> McpServer:
+    settings: dict[str, Any] = {"internal": [remote.host], "trust_first_use": True, **options}
+    return McpServer(name="books", url=remote.url, **settings)
 
 
 def described(text: str) -> ASGIApp:

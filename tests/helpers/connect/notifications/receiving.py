@@ -69,17 +69,17 @@ class Receiver(Listener):
         return self.got
 
     def ids(self) -> list[str]:
-        return [one.headers["webhook-id"] for one in self.got]
+        return [request.headers["webhook-id"] for request in self.got]
 
     def hook(self, name: str = "ops", **more: Any) -> Webhook:
         """Return the channel that sends here."""
-        given: dict[str, Any] = {"internal": [self.host], **more}
-        return Webhook(name=name, url=self.url, secret="${HOOK_SECRET}", **given)
+        settings: dict[str, Any] = {"internal": [self.host], **more}
+        return Webhook(name=name, url=self.url, secret="${HOOK_SECRET}", **settings)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        told = (line.partition(": ") for line in head[1:] if line)
-        headers = {name.lower(): value for name, _, value in told}
+        pairs = (line.partition(": ") for line in head[1:] if line)
+        headers = {name.lower(): value for name, _, value in pairs}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         self.got.append(Got(head[0].split(" ")[1], headers, body))
@@ -94,9 +94,9 @@ class Receiver(Listener):
 @asynccontextmanager
 async def receiver(*replies: Reply) -> AsyncGenerator[Receiver]:
     """Start a receiver on a free port of 127.0.0.1; it takes everything, if nothing else is said."""
-    made = Receiver(list(replies) or [answer(204)])
-    async with listening(made):
-        yield made
+    hook_receiver = Receiver(list(replies) or [answer(204)])
+    async with listening(hook_receiver):
+        yield hook_receiver
 
 
 async def stall(writer: asyncio.StreamWriter) -> None:
@@ -116,8 +116,8 @@ async def flood(writer: asyncio.StreamWriter) -> None:
 class Secrets:
     """The secrets of a test, by name."""
 
-    def __init__(self, **known: str) -> None:
-        self.known = {"HOOK_SECRET": SECRET, **known}
+    def __init__(self, **secrets: str) -> None:
+        self.known = {"HOOK_SECRET": SECRET, **secrets}
 
     async def get(self, name: str) -> str | None:
         return self.known.get(name)
@@ -129,17 +129,17 @@ async def paying(
 ) -> AsyncGenerator[tuple[Site, httpx2.AsyncClient, str]]:
     """Serve the till with channels, and yield a client with a session."""
     options = {"secrets": Secrets(), **options}
-    async with site(till, channels=channels, **options) as here, here.client() as client:
-        yield here, client, await make_session(client, "till")
+    async with site(till, channels=channels, **options) as server, server.client() as client:
+        yield server, client, await make_session(client, "till")
 
 
 async def delivery_when(
-    here: Site, channel: str, request: str, event: str, fits: Callable[[DeliveryRow], bool]
+    server: Site, channel: str, request: str, event: str, fits: Callable[[DeliveryRow], bool]
 ) -> DeliveryRow:
     """Return the delivery of an event of a request, once it fits."""
 
     async def fitting() -> list[DeliveryRow]:
-        row = await here.kernel.store.deliveries.find(channel, f"{event} {request}")
+        row = await server.kernel.store.deliveries.find(channel, f"{event} {request}")
         return [row] if row is not None and fits(row) else []
 
     (row,) = await until(fitting, f"the delivery of {event} {request} to {channel}")
@@ -147,12 +147,12 @@ async def delivery_when(
 
 
 async def settled(
-    here: Site, channel: str, request: str, state: str = "delivered", event: str = "approval.requested"
+    server: Site, channel: str, request: str, state: str = "delivered", event: str = "approval.requested"
 ) -> DeliveryRow:
     """Return a delivery, once it is in a state."""
-    return await delivery_when(here, channel, request, event, lambda row: row.state == state)
+    return await delivery_when(server, channel, request, event, lambda row: row.state == state)
 
 
-async def failed_once(here: Site, channel: str, request: str, event: str = "approval.requested") -> DeliveryRow:
+async def failed_once(server: Site, channel: str, request: str, event: str = "approval.requested") -> DeliveryRow:
     """Return a delivery, once an attempt has failed."""
-    return await delivery_when(here, channel, request, event, lambda row: row.error is not None)
+    return await delivery_when(server, channel, request, event, lambda row: row.error is not None)

@@ -39,9 +39,9 @@ class SlackTown(Listener):
     def channel(self, name: str = "chat", **more: Any) -> Slack:
         """Return the channel of a conversation here."""
         host = f"127.0.0.1:{self.port}"
-        given: dict[str, Any] = {"team": "T1", "conversation": "C0CHAT", "api_url": f"http://{host}/api/"}
-        given |= {"token": "${SLACK_TOKEN}", "signing_secret": "${SLACK_SIGNING}", "internal": [host]}
-        return Slack(name=name, **given | more)
+        settings: dict[str, Any] = {"team": "T1", "conversation": "C0CHAT", "api_url": f"http://{host}/api/"}
+        settings |= {"token": "${SLACK_TOKEN}", "signing_secret": "${SLACK_SIGNING}", "internal": [host]}
+        return Slack(name=name, **settings | more)
 
     async def message(self, count: int = 1) -> dict[str, Any]:
         """Return the newest message, once there are so many."""
@@ -55,29 +55,29 @@ class SlackTown(Listener):
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        told = (line.partition(": ") for line in head[1:] if line)
-        headers = {name.lower(): value for name, _, value in told}
-        given = json.loads(await reader.readexactly(int(headers["content-length"])))
+        pairs = (line.partition(": ") for line in head[1:] if line)
+        headers = {name.lower(): value for name, _, value in pairs}
+        payload = json.loads(await reader.readexactly(int(headers["content-length"])))
         method = head[0].split(" ")[1].removeprefix("/api/")
-        self.called.append((method, given))
+        self.called.append((method, payload))
         assert headers["authorization"] == "Bearer xoxb-the-token"
-        reply = self.refusals.pop(0) if self.refusals else self._answer(method, given)
+        reply = self.refusals.pop(0) if self.refusals else self._answer(method, payload)
         writer.write(reply)
         await writer.drain()
 
-    def _answer(self, method: str, given: dict[str, Any]) -> bytes:
+    def _answer(self, method: str, payload: dict[str, Any]) -> bytes:
         if method == "chat.postEphemeral":
-            self.told.append(given)
+            self.told.append(payload)
             return said({"ok": True, "message_ts": "1.1"})
         if method == "chat.update":
-            if given["ts"] not in self.messages:
+            if payload["ts"] not in self.messages:
                 return said({"ok": False, "error": "message_not_found"})
-            self.messages[given["ts"]] = given
-            return said({"ok": True, "channel": given["channel"], "ts": given["ts"]})
+            self.messages[payload["ts"]] = payload
+            return said({"ok": True, "channel": payload["channel"], "ts": payload["ts"]})
         assert method == "chat.postMessage"
         stamp = f"1700000000.{len(self.messages):06}"
-        self.messages[stamp] = given
-        return said({"ok": True, "channel": given["channel"], "ts": stamp})
+        self.messages[stamp] = payload
+        return said({"ok": True, "channel": payload["channel"], "ts": stamp})
 
 
 def said(value: Any) -> bytes:
@@ -88,15 +88,15 @@ def said(value: Any) -> bytes:
 @asynccontextmanager
 async def slack_town() -> AsyncGenerator[SlackTown]:
     """Start Slack on a free port of 127.0.0.1."""
-    made = SlackTown()
-    async with listening(made):
-        yield made
+    town = SlackTown()
+    async with listening(town):
+        yield town
 
 
 def buttons(message: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the buttons of a message by the ids of their actions."""
-    elements = [one for block in message["blocks"] if block["type"] == "actions" for one in block["elements"]]
-    return {one["action_id"]: one for one in elements}
+    elements = [element for block in message["blocks"] if block["type"] == "actions" for element in block["elements"]]
+    return {element["action_id"]: element for element in elements}
 
 
 def words(message: dict[str, Any]) -> str:
@@ -121,21 +121,21 @@ def interaction(action: dict[str, Any], user: str = "U1", team: str = "T1", **mo
 def signed(body: bytes, *, secret: str = SIGNING, stamp: int | None = None) -> dict[str, str]:
     """Return the headers by which Slack signs a body."""
     at = str(int(time.time()) if stamp is None else stamp)
-    made = hmac.new(secret.encode(), f"v0:{at}:".encode() + body, hashlib.sha256).hexdigest()
+    signature = hmac.new(secret.encode(), f"v0:{at}:".encode() + body, hashlib.sha256).hexdigest()
     return {
         "x-slack-request-timestamp": at,
-        "x-slack-signature": f"v0={made}",
+        "x-slack-signature": f"v0={signature}",
         "content-type": "application/x-www-form-urlencoded",
     }
 
 
-async def sent(here: Site, body: bytes, headers: dict[str, str]) -> httpx2.Response:
+async def sent(server: Site, body: bytes, headers: dict[str, str]) -> httpx2.Response:
     """Send an interaction, as Slack does: without a key."""
-    async with here.client(None) as slack:
+    async with server.client(None) as slack:
         return await slack.post("/slack/interactions", content=body, headers=headers)
 
 
-async def click(here: Site, action: dict[str, Any], user: str = "U1", **more: Any) -> httpx2.Response:
+async def click(server: Site, action: dict[str, Any], user: str = "U1", **more: Any) -> httpx2.Response:
     """Click a button."""
     body = interaction(action, user, **more)
-    return await sent(here, body, signed(body))
+    return await sent(server, body, signed(body))

@@ -59,8 +59,8 @@ components:
 
 
 def api(**options: Any) -> OpenApi:
-    given: dict[str, Any] = {"name": "lib", "document": {}, **options}
-    return OpenApi(**given)
+    settings: dict[str, Any] = {"name": "lib", "document": {}, **options}
+    return OpenApi(**settings)
 
 
 def doc(version: str = "3.1.0", **top: Any) -> ApiDocument:

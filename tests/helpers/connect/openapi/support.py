@@ -57,8 +57,8 @@ class There:
 
 @asynccontextmanager
 async def serving(app: ASGIApp) -> AsyncGenerator[There]:
-    there, bound = There(), bind("127.0.0.1", 0)
-    there.port = bound.getsockname()[1]
+    remote, bound = There(), bind("127.0.0.1", 0)
+    remote.port = bound.getsockname()[1]
 
     async def noting(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] == "/openapi.json":
@@ -67,17 +67,17 @@ async def serving(app: ASGIApp) -> AsyncGenerator[There]:
         body = await Request(scope, receive).body()
         query = scope["query_string"].decode()
         target = scope["raw_path"].decode() + (f"?{query}" if query else "")
-        there.got.append(Got(scope["method"], target, dict(Request(scope).headers), body))
+        remote.got.append(Got(scope["method"], target, dict(Request(scope).headers), body))
 
-        async def again() -> Message:
+        async def replay() -> Message:
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await app(scope, again, send)
+        await app(scope, replay, send)
 
     server = uvicorn.Server(uvicorn.Config(noting, log_level="warning", timeout_graceful_shutdown=1))
     running = asyncio.create_task(server.serve([bound]))
     try:
-        yield there
+        yield remote
     finally:
         server.should_exit = True
         await running
@@ -86,8 +86,8 @@ async def serving(app: ASGIApp) -> AsyncGenerator[There]:
 @contextmanager
 def serving_beside(app: ASGIApp) -> Generator[There]:
     """Serve from a thread: for tests that wait for commands."""
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(serving(app)) as there:
-        yield there
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(serving(app)) as remote:
+        yield remote
 
 
 class Pet(BaseModel):
@@ -191,7 +191,7 @@ class Site:
     session: Session
 
     def tool(self, name: str) -> AnyTool:
-        return next(one for one in self.capability.every_tool if one.name == name)
+        return next(tool for tool in self.capability.every_tool if tool.name == name)
 
     async def call(self, name: str, **arguments: Any) -> Any:
         return await self.session.call(self.tool(name), **arguments)
@@ -209,16 +209,16 @@ async def opened(
         yield Site(kernel, capability, session)
 
 
-def declared(there: There, **options: Any) -> OpenApi:
+def declared(remote: There, **options: Any) -> OpenApi:
     """Return the declaration of an API at a server, trusted at its first use."""
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "name": "pets",
-        "document": f"{there.url}/openapi.json",
-        "internal": [there.host],
+        "document": f"{remote.url}/openapi.json",
+        "internal": [remote.host],
         "trust_first_use": True,
         **options,
     }
-    return OpenApi(**given)
+    return OpenApi(**settings)
 
 
 def document(**operation: Any) -> dict[str, Any]:
@@ -253,6 +253,6 @@ def echo() -> FastAPI:
     return app
 
 
-def things(there: There, data: dict[str, Any], **options: Any) -> OpenApi:
-    given: dict[str, Any] = {"url": there.url, "internal": [there.host], "trust_first_use": True, **options}
-    return OpenApi(name="things", document=data, **given)
+def things(remote: There, data: dict[str, Any], **options: Any) -> OpenApi:
+    settings: dict[str, Any] = {"url": remote.url, "internal": [remote.host], "trust_first_use": True, **options}
+    return OpenApi(name="things", document=data, **settings)

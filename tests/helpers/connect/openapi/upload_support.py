@@ -63,7 +63,7 @@ def document(form: dict[str, Any] = FORM) -> dict[str, Any]:
 def offered(form: dict[str, Any], version: str = "3.1.0") -> Offer:
     """Return the operation that takes a form, in a document of a version."""
     offers = offers_of(OpenApi(name="files", document={}), document_of({**document(form), "openapi": version}))
-    return next(one for one in offers if one.name == "send")
+    return next(offer for offer in offers if offer.name == "send")
 
 
 def parts_app() -> FastAPI:
@@ -72,22 +72,22 @@ def parts_app() -> FastAPI:
 
     @app.post("/form")
     async def form(request: Request) -> list[dict[str, Any]]:
-        async with request.form() as found:
+        async with request.form() as fields:
             return [
                 {
                     "name": name,
-                    "file": one.filename,
-                    "type": one.content_type,
-                    "headers": sorted(one.headers),
-                    "content": (await one.read()).decode("latin-1"),
+                    "file": field.filename,
+                    "type": field.content_type,
+                    "headers": sorted(field.headers),
+                    "content": (await field.read()).decode("latin-1"),
                 }
-                if isinstance(one, UploadFile)
-                else {"name": name, "text": one}
-                for name, one in found.multi_items()
+                if isinstance(field, UploadFile)
+                else {"name": name, "text": field}
+                for name, field in fields.multi_items()
             ]
 
     @app.put("/whole")
-    async def whole(request: Request) -> dict[str, Any]:
+    async def measure(request: Request) -> dict[str, Any]:
         return {"length": len(await request.body()), "type": request.headers["content-type"]}
 
     return app
@@ -95,11 +95,11 @@ def parts_app() -> FastAPI:
 
 @asynccontextmanager
 async def sending(
-    there: There, form: dict[str, Any] = FORM, permissions: tuple[str, ...] = (READ,), **options: Any
+    remote: There, form: dict[str, Any] = FORM, permissions: tuple[str, ...] = (READ,), **options: Any
 ) -> AsyncGenerator[Site]:
     """Open a session with both operations."""
     api = OpenApi(
-        name="files", document=document(form), url=there.url, internal=[there.host], trust_first_use=True, **options
+        name="files", document=document(form), url=remote.url, internal=[remote.host], trust_first_use=True, **options
     )
     async with (
         Kernel(store="memory://") as kernel,
@@ -110,5 +110,5 @@ async def sending(
 
 
 def encoded(data: bytes, name: str | None = None) -> dict[str, str]:
-    found = {"base64": b64encode(data).decode()}
-    return found if name is None else {**found, "name": name}
+    upload = {"base64": b64encode(data).decode()}
+    return upload if name is None else {**upload, "name": name}

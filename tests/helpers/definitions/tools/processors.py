@@ -47,13 +47,13 @@ def message(annotation: Any = None, doc: str | None = "Some message.", **fields:
     return type("Some", (BaseModel,), space)
 
 
-def processor(**given: Any) -> Tool[..., Any]:
+def processor(**overrides: Any) -> Tool[..., Any]:
     """Return a processor with something of its own."""
-    whole: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "inbound": Say,
         "outbound": Said | Answer,
         "factory": handles(answer),
         "description": "Say it to them.",
-        **given,
+        **overrides,
     }
-    return Tool.from_processor(**whole)
+    return Tool.from_processor(**arguments)

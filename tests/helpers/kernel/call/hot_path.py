@@ -23,8 +23,8 @@ def functions_of(call: Any, session: Session) -> list[str]:
     """Return the Python functions that a call enters, in order."""
     entered: list[str] = []
 
-    def note(frame: Any, what: str, _: object) -> None:
-        if what == "call":
+    def note(frame: Any, event: str, _: object) -> None:
+        if event == "call":
             entered.append(frame.f_code.co_qualname if hasattr(frame.f_code, "co_qualname") else frame.f_code.co_name)
 
     asking = call(session)

@@ -31,9 +31,9 @@ class Till:
     pay: Tool[..., str]
     paid: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
 
-    async def session(self, who: str | Principal = "ada", *, id: str | None = None, **more: Any) -> Session:
+    async def session(self, principal: str | Principal = "ada", *, id: str | None = None, **more: Any) -> Session:
         """Open a session of somebody, a new one or one that there is."""
-        async with self.kernel.open(self.agent, principal=person(who), session_id=id, **more) as session:
+        async with self.kernel.open(self.agent, principal=person(principal), session_id=id, **more) as session:
             return session
 
     async def asked(self, session: Session, to: str = "bob", amount: int = 5, name: str = "pay") -> str:
@@ -54,27 +54,27 @@ class Till:
         """Answer a request."""
         return await self.kernel.approvals.decide(id, answer, by=person(by))
 
-    async def requests(self, org: str | None = "acme", **wanted: Any) -> tuple[ApprovalRow, ...]:
+    async def requests(self, org: str | None = "acme", **filters: Any) -> tuple[ApprovalRow, ...]:
         """Return the requests that fit, newest first."""
-        return (await self.kernel.approvals.list(ApprovalQuery(org, **wanted))).items
+        return (await self.kernel.approvals.list(ApprovalQuery(org, **filters))).items
 
     async def waiting(self) -> ApprovalRow:
         """Return the one open request, once it is there."""
         (row,) = await until(lambda: self.requests(status="pending"))
         return row
 
-    async def records(self, **wanted: Any) -> list[Record]:
+    async def records(self, **filters: Any) -> list[Record]:
         """Return the outcome records that fit, oldest first."""
-        return await records_of(self.kernel.audit, **wanted)
+        return await records_of(self.kernel.audit, **filters)
 
-    async def record(self, **wanted: Any) -> Record:
+    async def record(self, **filters: Any) -> Record:
         """Return the last outcome record that fits."""
-        return (await self.records(**wanted))[-1]
+        return (await self.records(**filters))[-1]
 
 
-def person(who: str | Principal) -> Principal:
+def person(principal: str | Principal) -> Principal:
     """Return somebody of ``acme`` by name; a principal is what it is."""
-    return Principal(who, org="acme") if isinstance(who, str) else who
+    return Principal(principal, org="acme") if isinstance(principal, str) else principal
 
 
 def make_pay(paid: list[tuple[str, int]], **options: Any) -> Tool[..., str]:

@@ -19,7 +19,7 @@ async def main(url: str, now: int, names: list[str]) -> None:
     """Approve every request as every principal."""
     async with Kernel(store=url, clock=FakeClock(now)) as kernel:
         print("ready", flush=True)
-        asked = (await asyncio.to_thread(sys.stdin.read)).split()
+        requests = (await asyncio.to_thread(sys.stdin.read)).split()
 
         async def approve(request: str, name: str) -> None:
             try:
@@ -29,7 +29,7 @@ async def main(url: str, now: int, names: list[str]) -> None:
                 taken = False
             print(json.dumps({"id": request, "by": name, "taken": taken}), flush=True)
 
-        await asyncio.gather(*[approve(request, name) for request in asked for name in names])
+        await asyncio.gather(*[approve(request, name) for request in requests for name in names])
 
 
 if __name__ == "__main__":

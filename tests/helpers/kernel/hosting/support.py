@@ -42,10 +42,10 @@ class Trace:
 
         return hook
 
-    def hooks(self, who: str = "", **raising: BaseException) -> SessionHooks:
-        """Return a hook of each kind, named with ``who`` before it, and those of ``raising`` raise."""
-        made: Any = {step: self.hook(f"{who}{step}", raises=raising.get(step)) for step in STEPS}
-        return SessionHooks(**made)
+    def hooks(self, prefix: str = "", **raising: BaseException) -> SessionHooks:
+        """Return a hook of each kind, named with ``prefix`` before it, and those of ``raising`` raise."""
+        step_hooks: Any = {step: self.hook(f"{prefix}{step}", raises=raising.get(step)) for step in STEPS}
+        return SessionHooks(**step_hooks)
 
     def run(self, *, raises: BaseException | None = None) -> Callable[[SessionTurn], Awaitable[str]]:
         async def run(turn: SessionTurn) -> str:

@@ -29,19 +29,19 @@ KNOWN: list[AnyResource] = [notes, board, total, bare]
 
 def agent_of(*resources: AnyResource, do: Callable[[Context], Any]) -> tuple[Agent, Any]:
     """Return an agent with one tool, which does as the test says, and what calls it."""
-    seen: list[Any] = []
+    results: list[Any] = []
 
     @tool
     async def act(ctx: Context) -> bool:
         """Do what the test wants."""
-        seen.append(await do(ctx))
+        results.append(await do(ctx))
         return True
 
     kit = Capability("kit", tools=[act], resources=resources)
 
     async def run(session: Any) -> Any:
         await session.call(act)
-        return seen[-1]
+        return results[-1]
 
     return Agent("tester", uses=[kit]), run
 

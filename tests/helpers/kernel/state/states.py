@@ -31,17 +31,17 @@ class Later(BaseModel):
 
 
 def agent_of(do: Callable[[Context], Awaitable[Any]], name: str = "tester", **parts: Any) -> tuple[Agent, Any]:
-    seen: list[Any] = []
+    results: list[Any] = []
 
     @tool
     async def act(ctx: Context) -> bool:
         """Do what the test wants."""
-        seen.append(await do(ctx))
+        results.append(await do(ctx))
         return True
 
     async def run(session: Any) -> Any:
         await session.call(act)
-        return seen[-1]
+        return results[-1]
 
     uses = parts.pop("uses", [])
     return Agent(name, uses=[*uses, Capability("kit", tools=[act], **parts)]), run

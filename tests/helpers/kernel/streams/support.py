@@ -118,12 +118,12 @@ def counting(form: str, log: Log, *, pause: float | None = None, **options: Any)
 
 def numbers(messages: Iterable[Message]) -> list[int]:
     """Return what ``counting`` said."""
-    return [int(one.data["message"]) if isinstance(one.data, dict) else one.data for one in messages]
+    return [int(message.data["message"]) if isinstance(message.data, dict) else message.data for message in messages]
 
 
 def codes(messages: Iterable[Message]) -> list[str]:
     """Return the codes of the errors."""
-    return [one.data["code"] for one in messages if one.kind == "error"]
+    return [message.data["code"] for message in messages if message.kind == "error"]
 
 
 def sent(called: AnyTool, to: int = 4, **meta: Any) -> Message:
@@ -207,23 +207,27 @@ class Stage:
             audit: Any = opened.kernel.audit
         await turns()
         assert Held.now() == before
-        kept: list[Any] = audit._rows if self.path is None else rows_of(self.path)
-        keys = [(row["id"], row["phase"]) if self.path is None else row[:2] for row in kept]
+        rows: list[Any] = audit._rows if self.path is None else rows_of(self.path)
+        keys = [(row["id"], row["phase"]) if self.path is None else row[:2] for row in rows]
         assert Counter(keys).most_common(1)[0][1] == 1
-        intents, outcomes = ({one for one, phase in keys if phase == wanted} for wanted in ("intent", "outcome"))
+        intents, outcomes = (
+            {call_id for call_id, phase in keys if phase == expected_phase} for expected_phase in ("intent", "outcome")
+        )
         assert intents <= outcomes
 
 
 async def warmed(opened: Desk, warm: AnyTool) -> None:
     for door in DOORS:
         async with through(door, opened, warm, 1) as messages:
-            assert [one.kind async for one in messages] == ["event", "reply"]
+            assert [message.kind async for message in messages] == ["event", "reply"]
     assert await opened.session.call(warm, to=1) == 1
     await opened.records()
 
 
 async def outcomes(opened: Desk, *tools: AnyTool) -> list[str | None]:
     """Return how the calls ended, without those of the warming up."""
-    names = {one.name for one in tools} or None
-    found = await opened.records()
-    return [one.outcome for one in found if one.tool != "Warm_Up" and (names is None or one.tool in names)]
+    names = {tool.name for tool in tools} or None
+    records = await opened.records()
+    return [
+        record.outcome for record in records if record.tool != "Warm_Up" and (names is None or record.tool in names)
+    ]

@@ -23,12 +23,12 @@ async def login(name: str, password: str) -> str:
 @pytest.fixture(scope="module")
 async def shop() -> AsyncGenerator[Site]:
     """Give a server with the till; ``boss`` of ``acme`` may approve, ``caller`` only calls, ``spy`` is elsewhere."""
-    async with site(till, Capability("door", tools=[login])) as found:
-        await found.key("boss", scopes=["capset:approve"])
-        await found.key("caller", scopes=["capset:call", "capset:write"])
-        await found.key("both", scopes=["capset:call", "capset:write", "capset:approve"])
-        await found.key("spy", org="other", scopes=["capset:approve", "capset:call"])
-        yield found
+    async with site(till, Capability("door", tools=[login])) as server:
+        await server.key("boss", scopes=["capset:approve"])
+        await server.key("caller", scopes=["capset:call", "capset:write"])
+        await server.key("both", scopes=["capset:call", "capset:write", "capset:approve"])
+        await server.key("spy", org="other", scopes=["capset:approve", "capset:call"])
+        yield server
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ async def browser(shop: Site) -> AsyncGenerator[httpx2.AsyncClient]:
         yield client
 
 
-async def requested(shop: Site, who: str = "caller", tool: str = "pay", **arguments: Any) -> tuple[str, str]:
+async def requested(shop: Site, user: str = "caller", tool: str = "pay", **arguments: Any) -> tuple[str, str]:
     """Ask for a payment as somebody; return the ids of the session and the request."""
-    async with shop.client(who) as client:
+    async with shop.client(user) as client:
         session = await make_session(client, "till", *(["door"] if "door" in shop.registry.capabilities else []))
         response = await call(client, session, tool, **(arguments or {"to": "bob"}))
         assert response.status_code == 202, response.text
@@ -51,14 +51,14 @@ async def signed_in(browser: httpx2.AsyncClient, key: str, asked_for: str) -> ht
 
 
 def token_of(page: httpx2.Response) -> str:
-    found = re.search(r'name="token" value="([0-9a-f]{64})"', page.text)
-    assert found is not None, page.text
-    return found[1]
+    match = re.search(r'name="token" value="([0-9a-f]{64})"', page.text)
+    assert match is not None, page.text
+    return match[1]
 
 
 async def decided(browser: httpx2.AsyncClient, asked_for: str, page: httpx2.Response, **form: str) -> httpx2.Response:
-    (shown,) = re.findall(r'name="round" value="(\d+)"', page.text)
-    return await browser.post(f"/approve/{asked_for}", data={"token": token_of(page), "round": shown, **form})
+    (round_number,) = re.findall(r'name="round" value="(\d+)"', page.text)
+    return await browser.post(f"/approve/{asked_for}", data={"token": token_of(page), "round": round_number, **form})
 
 
 def hold_headers(page: httpx2.Response) -> None:

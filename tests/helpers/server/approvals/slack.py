@@ -23,10 +23,10 @@ BEA = {"team": "T1", "user": "U1", "principal": "bea"}
 @asynccontextmanager
 async def chatting(**options: Any) -> AsyncGenerator[tuple[SlackTown, Site, httpx2.AsyncClient, str]]:
     """Serve the till with a conversation in Slack in which bea may decide, and yield ada's client and session."""
-    async with slack_town() as there:
-        channel = there.channel(**options.pop("channel", {}))
-        async with paying(channel, secrets=Secrets(**SECRETS), **options) as (here, client, session):
-            await here.key("root", scopes=ADMIN, permissions=())
-            async with here.client("root") as root:
+    async with slack_town() as town:
+        channel = town.channel(**options.pop("channel", {}))
+        async with paying(channel, secrets=Secrets(**SECRETS), **options) as (server, client, session):
+            await server.key("root", scopes=ADMIN, permissions=())
+            async with server.client("root") as root:
                 assert (await root.post("/v1/people", json=BEA)).status_code == 201
-            yield there, here, client, session
+            yield town, server, client, session

@@ -74,7 +74,7 @@ class Known(ClientMixin):
 
     def get_allowed_scope(self, scope: Any) -> str:
         """Return what the person consents to of it."""
-        return " ".join(self.provider.narrowed.get(one, one) for one in (scope or "").split())
+        return " ".join(self.provider.narrowed.get(scope_name, scope_name) for scope_name in (scope or "").split())
 
     def check_redirect_uri(self, redirect_uri: str) -> bool:
         return redirect_uri in self.redirect_uris
@@ -118,9 +118,9 @@ class Code(AuthorizationCodeMixin):
 class Payload(OAuth2Payload):
     """The parameters of a request, by name, with all their values."""
 
-    def __init__(self, given: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         self._listed: defaultdict[str, list[str]] = defaultdict(list)
-        for name, value in given:
+        for name, value in pairs:
             self._listed[name].append(value)
 
     @property
@@ -135,9 +135,9 @@ class Payload(OAuth2Payload):
 class Asked(OAuth2Request):
     """A request, as Authlib reads it."""
 
-    def __init__(self, request: Request, given: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, request: Request, pairs: Iterable[tuple[str, str]]) -> None:
         super().__init__(request.method, str(request.url), headers=request.headers)
-        self.payload: Any = Payload(given)
+        self.payload: Any = Payload(pairs)
 
     @property
     def args(self) -> dict[str, str | None]:
@@ -170,17 +170,21 @@ class Grant(AuthorizationCodeGrant):
         self.TOKEN_ENDPOINT_AUTH_METHODS = ["none", "client_secret_basic"]
 
     def save_authorization_code(self, code: str, request: Any) -> None:
-        given = request.payload.data
-        if given.get("code_challenge_method") != "S256" or "resource" not in given:
-            raise InvalidRequestError("S256 and a resource are needed", redirect_uri=given["redirect_uri"])
-        who = Person(self.server.person, given["resource"])
-        kept = (given["client_id"], given["redirect_uri"], request.scope, who, given["code_challenge"], "S256")
-        self.server.codes[code] = Code(code, *kept, nonce=given.get("nonce"))
+        fields = request.payload.data
+        if fields.get("code_challenge_method") != "S256" or "resource" not in fields:
+            raise InvalidRequestError("S256 and a resource are needed", redirect_uri=fields["redirect_uri"])
+        person = Person(self.server.person, fields["resource"])
+        details = (fields["client_id"], fields["redirect_uri"], request.scope, person, fields["code_challenge"], "S256")
+        self.server.codes[code] = Code(code, *details, nonce=fields.get("nonce"))
 
     def query_authorization_code(self, code: str, client: Any) -> Code | None:
-        found = self.server.codes.get(code)
-        given = cast("Asked", self.request).payload.data.get("resource")
-        return found if found and found.client_id == client.client_id and given == found.user.resource else None
+        authorization = self.server.codes.get(code)
+        resource = cast("Asked", self.request).payload.data.get("resource")
+        return (
+            authorization
+            if authorization and authorization.client_id == client.client_id and resource == authorization.user.resource
+            else None
+        )
 
     def delete_authorization_code(self, authorization_code: Code) -> None:
         del self.server.codes[authorization_code.code]
@@ -326,19 +330,19 @@ class Provider(AuthorizationServer):
         return JSONResponse({"keys": [self.key.as_dict(private=False)]})
 
     async def _authorize(self, request: Request) -> Response:
-        asked = Asked(request, request.query_params.multi_items())
-        self.asked.append(asked.payload.data)
-        await self._learn(asked.payload.client_id)
+        oauth_request = Asked(request, request.query_params.multi_items())
+        self.asked.append(oauth_request.payload.data)
+        await self._learn(oauth_request.payload.client_id)
         try:
-            grant = self.get_consent_grant(asked, self.person)
+            grant = self.get_consent_grant(oauth_request, self.person)
         except OAuth2Error as error:
-            return cast("Response", self.handle_error_response(asked, error))
-        return cast("Response", self.create_authorization_response(asked, self.person, grant))
+            return cast("Response", self.handle_error_response(oauth_request, error))
+        return cast("Response", self.create_authorization_response(oauth_request, self.person, grant))
 
     async def _token(self, request: Request) -> Response:
         async with request.form() as form:
-            given = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
-        response = cast("Response", self.create_token_response(Asked(request, given)))
+            fields = [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+        response = cast("Response", self.create_token_response(Asked(request, fields)))
         if response.status_code != 200:
             return response
         answer = self.answered(json.loads(bytes(response.body)))
@@ -358,11 +362,13 @@ class Provider(AuthorizationServer):
 async def provider(trust: ssl.SSLContext | None = None) -> AsyncGenerator[Provider]:
     """Run an authorization server on a free port of this machine."""
     bound = bind("127.0.0.1", 0)
-    found = Provider(f"http://127.0.0.1:{bound.getsockname()[1]}", trust)
-    server = uvicorn.Server(uvicorn.Config(found.app, lifespan="off", log_config=None, timeout_graceful_shutdown=5))
+    authorization_server = Provider(f"http://127.0.0.1:{bound.getsockname()[1]}", trust)
+    server = uvicorn.Server(
+        uvicorn.Config(authorization_server.app, lifespan="off", log_config=None, timeout_graceful_shutdown=5)
+    )
     serving = asyncio.ensure_future(server._serve([bound]))  # without taking the process's signals
     try:
-        yield found
+        yield authorization_server
     finally:
         server.should_exit = True
         await serving
@@ -381,5 +387,5 @@ async def protected(by: Provider, declared: str | None = None, **options: Any) -
     issuer = Issuer(by.issuer, audience, f"{by.issuer}/jwks", public_url=public)
     if (client := options.pop("client", None)) is not None:
         options["open_id"] = lambda kernel: OpenIdSignIn(OpenIdClient(issuer, *client), kernel)
-    async with site(tokens=lambda kernel: Tokens(kernel, issuer), bound=bound, **options) as here:
-        yield here
+    async with site(tokens=lambda kernel: Tokens(kernel, issuer), bound=bound, **options) as server:
+        yield server

@@ -45,7 +45,9 @@ ALG = {"EC": "ES256", "RSA": "RS256", "OKP": "Ed25519"}
 
 def key_set(*keys: Key | dict[str, Any]) -> bytes:
     """Return the JSON of a set of public keys, and of whatever else is given."""
-    return json.dumps({"keys": [one.as_dict(private=False) if isinstance(one, Key) else one for one in keys]}).encode()
+    return json.dumps(
+        {"keys": [entry.as_dict(private=False) if isinstance(entry, Key) else entry for entry in keys]}
+    ).encode()
 
 
 def claims(**more: Any) -> dict[str, Any]:
@@ -58,14 +60,14 @@ def claims(**more: Any) -> dict[str, Any]:
 def token(by: Key | None = None, header: dict[str, Any] | None = None, **more: Any) -> str:
     """Return a token that is signed by a key, or by the usual one."""
     by = by or key("one")
-    told: dict[str, Any] = {"alg": ALG[by.key_type], "kid": by.kid, **(header or {})}
-    return write({name: value for name, value in told.items() if value is not None}, claims(**more), by)
+    full_header: dict[str, Any] = {"alg": ALG[by.key_type], "kid": by.kid, **(header or {})}
+    return write({name: value for name, value in full_header.items() if value is not None}, claims(**more), by)
 
 
-def write(header: dict[str, Any], told: dict[str, Any], by: Key) -> str:
+def write(header: dict[str, Any], payload: dict[str, Any], by: Key) -> str:
     """Return a token with just this in it, by any algorithm."""
     registry = jws.JWSRegistry(algorithms=list(jws.JWSRegistry.algorithms), strict_check_header=False)
-    return jwt.encode(header, told, by, registry=registry)
+    return jwt.encode(header, payload, by, registry=registry)
 
 
 def signed(payload: bytes, **header: Any) -> str:
@@ -103,14 +105,14 @@ class Issuing:
         """How often the keys were asked for."""
         return len(self.server.asked)
 
-    async def status(self, given: str, path: str = "/v1/agents") -> int:
+    async def status(self, bearer: str, path: str = "/v1/agents") -> int:
         """Return what a token is answered with."""
-        async with self.site.client(None, headers={"Authorization": f"Bearer {given}"}) as client:
+        async with self.site.client(None, headers={"Authorization": f"Bearer {bearer}"}) as client:
             return (await client.get(path)).status_code
 
-    async def statuses(self, given: Iterable[str]) -> set[int]:
+    async def statuses(self, tokens: Iterable[str]) -> set[int]:
         """Return what some tokens are answered with."""
-        return {await self.status(one) for one in given}
+        return {await self.status(bearer) for bearer in tokens}
 
 
 @asynccontextmanager
@@ -122,14 +124,14 @@ async def issuing(
 ) -> AsyncGenerator[Issuing]:
     """Serve a site that takes the tokens of an issuer with these keys, or the usual one."""
     clock = Clock()
-    async with server() as found:
+    async with server() as jwks_server:
 
         def tokens(kernel: Kernel) -> Tokens:
-            given: dict[str, Any] = {"audience": AUDIENCE, "jwks": found.url("/jwks"), **(more or {})}
-            named = Issuer(ISSUER, **given)
+            settings: dict[str, Any] = {"audience": AUDIENCE, "jwks": jwks_server.url("/jwks"), **(more or {})}
+            named = Issuer(ISSUER, **settings)
             return Tokens(kernel, named, jwks=Jwks(named.jwks, monotonic=clock))
 
-        async with site(*capabilities, tokens=tokens, **options) as here:
-            made = Issuing(here, found, clock)
-            made.shows(*(keys or (key("one"),)))
-            yield made
+        async with site(*capabilities, tokens=tokens, **options) as open_site:
+            issuer = Issuing(open_site, jwks_server, clock)
+            issuer.shows(*(keys or (key("one"),)))
+            yield issuer

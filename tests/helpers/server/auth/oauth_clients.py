@@ -50,8 +50,8 @@ async def connected(url: str, era: Era, wallet: Wallet, document: str | None = N
         came.append(parse_qs(urlsplit(answer.headers["location"]).query))
 
     async def come_back() -> AuthorizationCodeResult:
-        said = {name: values[0] for name, values in came.pop().items()}
-        return AuthorizationCodeResult(**said)
+        parameters = {name: values[0] for name, values in came.pop().items()}
+        return AuthorizationCodeResult(**parameters)
 
     metadata = OAuthClientMetadata(redirect_uris=[AnyUrl(CALLBACK)], grant_types=["authorization_code"])
     auth = OAuthClientProvider(url, metadata, wallet, sign_in, come_back, document)

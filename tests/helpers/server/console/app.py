@@ -15,11 +15,11 @@ from tests.helpers.server.support import Site, site
 @pytest.fixture(scope="module")
 async def shop() -> AsyncGenerator[Site]:
     """Give a server with the till; ``boss`` of ``acme`` may do everything, ``spy`` is of another organisation."""
-    async with site(till) as found:
-        await found.key("boss", scopes=["capset:admin"])
-        await found.key("caller", scopes=["capset:call", "capset:write"])
-        await found.key("spy", org="other", scopes=["capset:admin"])
-        yield found
+    async with site(till) as server:
+        await server.key("boss", scopes=["capset:admin"])
+        await server.key("caller", scopes=["capset:call", "capset:write"])
+        await server.key("spy", org="other", scopes=["capset:admin"])
+        yield server
 
 
 @pytest.fixture
@@ -34,6 +34,6 @@ async def sign_in(browser: httpx2.AsyncClient, key: str, following: str = "") ->
 
 
 def token_of(page: httpx2.Response) -> str:
-    found = re.search(r'data-token="([0-9a-f]{64})"', page.text)
-    assert found is not None, page.text
-    return found[1]
+    match = re.search(r'data-token="([0-9a-f]{64})"', page.text)
+    assert match is not None, page.text
+    return match[1]

@@ -19,11 +19,11 @@ TEXTS: Final = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "
 @asynccontextmanager
 async def auditing(**options: Any) -> AsyncGenerator[Site]:
     """Run a server where ``boss`` of ``acme`` may do everything, ``caller`` calls, and ``spy`` is of another org."""
-    async with site(till, **options) as found:
-        await found.key("boss", scopes=["capset:admin"])
-        await found.key("caller", scopes=["capset:read", "capset:call", "capset:write"])
-        await found.key("spy", org="other", scopes=["capset:admin"])
-        yield found
+    async with site(till, **options) as server:
+        await server.key("boss", scopes=["capset:admin"])
+        await server.key("caller", scopes=["capset:read", "capset:call", "capset:write"])
+        await server.key("spy", org="other", scopes=["capset:admin"])
+        yield server
 
 
 async def called(shop: Site, *texts: str, agent: str = "kit") -> str:
@@ -54,13 +54,13 @@ async def changed_agent(shop: Site) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 @asynccontextmanager
-async def reading(shop: Site, who: str = "boss") -> AsyncGenerator[httpx2.AsyncClient]:
+async def reading(shop: Site, user: str = "boss") -> AsyncGenerator[httpx2.AsyncClient]:
     """Give a client that has signed in as somebody, and sends the token of the console's forms."""
     async with shop.client(None, follow_redirects=True) as client:
-        page = await client.post("/login", data={"key": shop.keys[who]})
-        found = re.search(r'data-token="([0-9a-f]{64})"', page.text)
-        assert found is not None, page.text
-        client.headers["x-capset-token"] = found[1]
+        page = await client.post("/login", data={"key": shop.keys[user]})
+        match = re.search(r'data-token="([0-9a-f]{64})"', page.text)
+        assert match is not None, page.text
+        client.headers["x-capset-token"] = match[1]
         yield client
 
 

@@ -53,19 +53,19 @@ async def visiting(browser: Browser, url: str, **options: Any) -> AsyncGenerator
     context = await browser.new_context(base_url=url, viewport=WIDE, reduced_motion="reduce", **options)
     context.set_default_timeout(_MILLISECONDS)
     page = await context.new_page()
-    said: list[str] = []
+    complaints: list[str] = []
 
     def listen(message: ConsoleMessage) -> None:
         if message.type == "error" and not any(part in message.text for part in _OF_THE_NETWORK):
-            said.append(message.text)
+            complaints.append(message.text)
 
     page.on("console", listen)
-    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
     try:
         yield page
     finally:
         await context.close()
-    assert said == [], f"a script or the policy of the page complained: {said}"
+    assert complaints == [], f"a script or the policy of the page complained: {complaints}"
 
 
 async def sign_in(page: Page, key: str, to: str = "/") -> None:
@@ -73,16 +73,16 @@ async def sign_in(page: Page, key: str, to: str = "/") -> None:
     await page.goto("/login")
     await page.get_by_label("API key").fill(key)
     await page.get_by_role("button", name="Sign in").click()
-    await page.wait_for_url(lambda found: not found.endswith("/login"))
+    await page.wait_for_url(lambda address: not address.endswith("/login"))
     if to != "/":
         await page.goto(to)
 
 
 @asynccontextmanager
-async def signed_in(browser: Browser, site: Site, who: str, to: str = "/", **options: Any) -> AsyncGenerator[Page]:
+async def signed_in(browser: Browser, site: Site, user: str, to: str = "/", **options: Any) -> AsyncGenerator[Page]:
     """Open a window in which somebody, whose key the site has, is signed in."""
     async with visiting(browser, site.url, **options) as page:
-        await sign_in(page, site.keys[who], to)
+        await sign_in(page, site.keys[user], to)
         yield page
 
 
@@ -99,13 +99,13 @@ async def faults_of(page: Page) -> list[str]:
     """Return what axe finds on a page that is serious, or critical: WCAG A and AA."""
     # Through the debugger, which no policy of the page stops, as it would stop an added script.
     await page.evaluate(_axe())
-    found: dict[str, Any] = await page.evaluate(
+    report: dict[str, Any] = await page.evaluate(
         "() => axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
     )
     return [
-        f"{one['id']}: {one['help']}: {[node['html'][:200] for node in one['nodes']]}"
-        for one in found["violations"]
-        if one["impact"] in _SERIOUS
+        f"{violation['id']}: {violation['help']}: {[node['html'][:200] for node in violation['nodes']]}"
+        for violation in report["violations"]
+        if violation["impact"] in _SERIOUS
     ]
 
 

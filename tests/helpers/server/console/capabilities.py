@@ -40,4 +40,4 @@ desk = Capability(
 evil = Capability(
     "evil", title=EVIL, description=EVIL, category=EVIL, instructions=EVIL, presets={"p": Preset(tools=[gaze])}
 )
-many = [Capability(f"many{one:03}", title=f"Number {one}", description="One of many.") for one in range(500)]
+many = [Capability(f"many{number:03}", title=f"Number {number}", description="One of many.") for number in range(500)]

@@ -14,8 +14,8 @@ from tests.helpers.server.console.browsing import chromium
 @pytest.fixture(scope="session")
 async def browser() -> AsyncGenerator[Browser]:
     """Give one browser to all tests of the process; each opens a window of its own."""
-    async with chromium() as found:
-        yield found
+    async with chromium() as instance:
+        yield instance
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

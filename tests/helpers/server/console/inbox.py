@@ -42,20 +42,20 @@ mail = Capability("mail", tools=[send_mail])
 async def inbox() -> AsyncGenerator[Site]:
     """Serve the till; ``boss`` and ``chief`` of ``acme`` decide, ``kim`` asks, ``spy`` is elsewhere."""
     rule = ApproverRule(tools=["donate"], approvals=2)
-    async with site(till, mail, governance=Governance(approvers=[rule], pending_approvals=1_000)) as found:
-        await found.key("boss", scopes=["capset:admin"])
-        await found.key("chief", scopes=["capset:approve"])
-        await found.key("kim", scopes=["capset:call", "capset:write", "capset:approve"], permissions=["mail:send"])
-        await found.key("spy", org="other", scopes=["capset:admin"])
-        yield found
+    async with site(till, mail, governance=Governance(approvers=[rule], pending_approvals=1_000)) as server:
+        await server.key("boss", scopes=["capset:admin"])
+        await server.key("chief", scopes=["capset:approve"])
+        await server.key("kim", scopes=["capset:call", "capset:write", "capset:approve"], permissions=["mail:send"])
+        await server.key("spy", org="other", scopes=["capset:admin"])
+        yield server
 
 
 class at_console:
     """A client that has signed in to the console, and keeps its cookie."""
 
-    def __init__(self, here: Site, who: str) -> None:
-        self._client = here.client(None, follow_redirects=True)
-        self._key = here.keys[who]
+    def __init__(self, server: Site, user: str) -> None:
+        self._client = server.client(None, follow_redirects=True)
+        self._key = server.keys[user]
 
     async def __aenter__(self) -> httpx2.AsyncClient:
         page = await self._client.post("/login", data={"key": self._key, "next": "/approvals"})
@@ -66,9 +66,9 @@ class at_console:
         await self._client.aclose()
 
 
-async def requested(here: Site, tool: str = "pay", who: str = "kim", **arguments: Any) -> str:
+async def requested(server: Site, tool: str = "pay", user: str = "kim", **arguments: Any) -> str:
     """Ask for a call in a session of its own, and return the id of the request."""
-    async with here.client(who) as client:
+    async with server.client(user) as client:
         session = await make_session(client, "till", "mail")
         response = await call(client, session, tool, **(arguments or {"to": "bob"}))
         assert response.status_code == 202, response.text
@@ -79,18 +79,18 @@ async def sent(browser: httpx2.AsyncClient, id: str, action: str, **form: str) -
     """Send a form of a request's page, with what the page has put in it."""
     page = await browser.get(f"/approvals/{id}")
     token = re.search(r'data-token="([0-9a-f]{64})"', page.text)
-    shown = re.search(r'name="round" value="(\d+)"', page.text)
+    round_match = re.search(r'name="round" value="(\d+)"', page.text)
     assert token is not None
-    given = {"token": token[1], "round": shown[1] if shown else "0", **form}
-    return await browser.post(f"/approvals/{id}/{action}", data=given)
+    fields = {"token": token[1], "round": round_match[1] if round_match else "0", **form}
+    return await browser.post(f"/approvals/{id}/{action}", data=fields)
 
 
-async def stored(here: Site, id: str) -> ApprovalRow:
-    return await here.kernel.approvals.get(id, org="acme")
+async def stored(server: Site, id: str) -> ApprovalRow:
+    return await server.kernel.approvals.get(id, org="acme")
 
 
-def hostile(here: Site, id: str, **values: Any) -> ApprovalRow:
+def hostile(server: Site, id: str, **values: Any) -> ApprovalRow:
     """Return a request as no tool of ours could make it, but others' names and texts could."""
-    now = here.kernel.clock.time_ns()
+    now = server.kernel.clock.time_ns()
     times = {"created_at": iso(now), "expires_at": iso(now + 3_600_000_000_000)}
     return replace(approval_row(id), **times, **values)

@@ -17,11 +17,11 @@ HIDDEN = "\u202e"
 @pytest.fixture(scope="module")
 async def here() -> AsyncGenerator[Site]:
     """Give a server with administrators of two organisations and of none, and somebody who calls tools."""
-    async with site() as found:
-        await found.key("boss", scopes=ADMIN)
-        await found.key("spy", org="other", scopes=ADMIN)
-        await found.key("operator", org=None, scopes=ADMIN)
-        yield found
+    async with site() as server:
+        await server.key("boss", scopes=ADMIN)
+        await server.key("spy", org="other", scopes=ADMIN)
+        await server.key("operator", org=None, scopes=ADMIN)
+        yield server
 
 
 @pytest.fixture

@@ -47,16 +47,16 @@ class Owned:
         }
         named = {"approval": self.approval, "agent": self.agent, "path": f"{MARK}.txt", "hash": self.hash}
         named |= {"seq": "1", "turn": MARK, "name": MARK, "ending": "yaml", "key": self.key, "before": self.hash}
-        return _PARAMETER.sub(lambda found: named.get(found[1], first.get(noun, MARK)), route.path)
+        return _PARAMETER.sub(lambda match: named.get(match[1], first.get(noun, MARK)), route.path)
 
 
 @pytest.fixture(scope="module")
 async def owned() -> AsyncGenerator[Owned]:
     """Give a server where ``acme`` has one of everything, and ``other`` has nothing but an administrator."""
-    async with site(till) as found:
-        await found.key("caller", principal=MARK, scopes=["capset:call", "capset:write"])
-        await found.key("spy", org="other", scopes=["capset:admin"])
-        async with found.client("caller") as client:
+    async with site(till) as server:
+        await server.key("caller", principal=MARK, scopes=["capset:call", "capset:write"])
+        await server.key("spy", org="other", scopes=["capset:admin"])
+        async with server.client("caller") as client:
             entry = {"name": f"agent_{MARK}", "system_prompt": MARK, "capabilities": ["till", "session_file_system"]}
             agent = (await client.post("/v1/agents", json=entry)).json()["id"]
             session = (await client.post("/v1/sessions", json={"agent_id": agent})).json()["id"]
@@ -64,6 +64,6 @@ async def owned() -> AsyncGenerator[Owned]:
             assert (await client.put(path, content=MARK.encode())).is_success
             approval = (await call(client, session, "pay", to=MARK)).json()["approval"]
             await call(client, session, "list_directory")
-        record = (await found.kernel.audit.query(AuditQuery(org="acme", limit=1))).items[0]
-        (key,) = [one for one in await found.kernel.store.keys.list() if one.name == "caller"]
-        yield Owned(found, agent, session, approval, record.id, record.runtime_hash or "", key.id)
+        record = (await server.kernel.audit.query(AuditQuery(org="acme", limit=1))).items[0]
+        (key,) = [row for row in await server.kernel.store.keys.list() if row.name == "caller"]
+        yield Owned(server, agent, session, approval, record.id, record.runtime_hash or "", key.id)

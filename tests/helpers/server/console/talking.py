@@ -57,19 +57,19 @@ async def shop(
     runner = AgentRunner(ScriptedModel(*moves)) if moves else None
     governance = Governance(own_approvals=own)
     capabilities = [till, (brake or Brake()).capability()]
-    async with site(*capabilities, generator=runner, governance=governance, **options) as found:
-        await found.key("boss", scopes=["capset:admin"])
-        await found.key("spy", org="other", scopes=["capset:admin"])
-        await found.key("plain", scopes=[one for one in ALL_SCOPES if one != "capset:approve"])
-        yield found
+    async with site(*capabilities, generator=runner, governance=governance, **options) as server:
+        await server.key("boss", scopes=["capset:admin"])
+        await server.key("spy", org="other", scopes=["capset:admin"])
+        await server.key("plain", scopes=[scope for scope in ALL_SCOPES if scope != "capset:approve"])
+        yield server
 
 
 USES: Final = ("kit", "till", "brake", "session_file_system", "stateless_todo_list")
 
 
-async def session_of(found: Site, who: str = "boss") -> str:
+async def session_of(server: Site, user: str = "boss") -> str:
     """Make a session of an agent with everything."""
-    async with found.client(who) as client:
+    async with server.client(user) as client:
         return await make_session(client, *USES)
 
 
@@ -84,8 +84,8 @@ class Visitor:
         """Get a page, or a part of one."""
         headers = {"hx-request": "true"} if fragment else {}
         answer = await self.client.get(path, headers=headers, **options)
-        if (found := re.search(r'data-token="([0-9a-f]{64})"', answer.text)) is not None:
-            self.token = found[1]
+        if (match := re.search(r'data-token="([0-9a-f]{64})"', answer.text)) is not None:
+            self.token = match[1]
         return answer
 
     async def post(
@@ -97,24 +97,24 @@ class Visitor:
 
     async def put(self, path: str, content: bytes, **headers: str) -> httpx2.Response:
         """Upload a file as the script of the page does."""
-        given = {"x-capset-token": self.token, "hx-request": "true", **headers}
-        return await self.client.put(path, content=content, headers=given)
+        sent_headers = {"x-capset-token": self.token, "hx-request": "true", **headers}
+        return await self.client.put(path, content=content, headers=sent_headers)
 
 
 @asynccontextmanager
-async def visitor(found: Site, who: str = "boss") -> AsyncGenerator[Visitor]:
+async def visitor(server: Site, user: str = "boss") -> AsyncGenerator[Visitor]:
     """Sign somebody in."""
-    async with found.client(None, follow_redirects=True) as client:
-        answer = await client.post("/login", data={"key": found.keys[who], "next": "/sessions"})
+    async with server.client(None, follow_redirects=True) as client:
+        answer = await client.post("/login", data={"key": server.keys[user], "next": "/sessions"})
         assert answer.url.path == "/sessions", answer.text
-        made = Visitor(client)
-        await made.get("/sessions")
-        yield made
+        guest = Visitor(client)
+        await guest.get("/sessions")
+        yield guest
 
 
-async def until_state(found: Site, session: str, *kinds: str, who: str = "boss") -> list[str]:
+async def until_state(server: Site, session: str, *kinds: str, user: str = "boss") -> list[str]:
     """Wait until the last event of a session is of one of these types, and return the types of all."""
-    async with found.client(who) as client:
+    async with server.client(user) as client:
 
         async def ended() -> list[str]:
             answer = await client.get(f"/v1/sessions/{session}/events", params={"follow": "false"})

@@ -38,18 +38,18 @@ class Visitor:
 
 
 def token_of(page: httpx2.Response) -> str:
-    found = re.search(r'data-token="([0-9a-f]{64})"', page.text)
-    assert found is not None, page.text
-    return found[1]
+    match = re.search(r'data-token="([0-9a-f]{64})"', page.text)
+    assert match is not None, page.text
+    return match[1]
 
 
 def form_in(page: httpx2.Response) -> dict[str, Any]:
     """Return the fields of the editor on a page, as a browser would send them."""
     inside = page.text.split('id="agent-form"', 1)[1].split("</form>", 1)[0]
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
 
     def add(name: str, value: str) -> None:
-        found.setdefault(unescape(name), []).append(unescape(value))
+        fields.setdefault(unescape(name), []).append(unescape(value))
 
     area = r'<textarea [^>]*name="([^"]*)"[^>]*>\n(.*?)</textarea>'
     select = r'<select[^>]*name="([^"]*)"[^>]*>(.*?)</select>'
@@ -61,7 +61,7 @@ def form_in(page: httpx2.Response) -> dict[str, Any]:
             chosen = re.search(r'value="([^"]*)" selected', options) or re.search(r'value="([^"]*)"', options)
             add(select, chosen[1] if chosen else "")
         else:
-            said = dict(re.findall(r'([a-z-]+)="([^"]*)"', tag))
-            if said.get("type") != "checkbox" or "checked" in tag:
-                add(said["name"], said.get("value", ""))
-    return found
+            attributes = dict(re.findall(r'([a-z-]+)="([^"]*)"', tag))
+            if attributes.get("type") != "checkbox" or "checked" in tag:
+                add(attributes["name"], attributes.get("value", ""))
+    return fields

@@ -28,7 +28,7 @@ PARAMETERS: Final = {"path": "secret.txt", "version": "1", "turn": "turn-1", "na
 """The other parameters of paths: of no owner, and the same for all."""
 
 
-def paths_of(document: dict[str, Any], whose: Belongings) -> Iterator[tuple[str, str]]:
+def paths_of(document: dict[str, Any], belongings: Belongings) -> Iterator[tuple[str, str]]:
     """Yield each template that names something of somebody's, and the path with what it names.
 
     A noun or a parameter that this does not know fails: whoever adds one says here whose it is.
@@ -38,6 +38,6 @@ def paths_of(document: dict[str, Any], whose: Belongings) -> Iterator[tuple[str,
         if noun is None:
             assert "{" not in template, f"whose is what {template} names?"
         elif noun[1] != "capabilities":  # which are everybody's
-            target = getattr(whose, NOUNS[noun[1]])
+            target = getattr(belongings, NOUNS[noun[1]])
             path = template.replace("{id}", target).replace("{hash}", target).replace("{other}", target)
-            yield template, re.sub(r"\{(\w+)\}", lambda found: PARAMETERS[found[1]], path)
+            yield template, re.sub(r"\{(\w+)\}", lambda match: PARAMETERS[match[1]], path)

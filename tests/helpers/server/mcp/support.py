@@ -147,9 +147,9 @@ class Bench:
     session: Session
     client: Client
 
-    async def records(self, **wanted: Any) -> list[Record]:
+    async def records(self, **filters: Any) -> list[Record]:
         """Return the outcome records that fit, oldest first."""
-        return await records_of(self.kernel.audit, **wanted)
+        return await records_of(self.kernel.audit, **filters)
 
 
 @asynccontextmanager
@@ -168,8 +168,8 @@ async def bench(
     """
     kit = Capability("kit", tools=tools or KIT, mcp=offers, instructions=told)
     agent = Agent("tester", system_prompt=prompt, uses=[kit])
-    who = Principal("user-1", permissions=permissions)
-    async with Kernel(store="memory://") as kernel, kernel.open(agent, principal=who) as session:
+    principal = Principal("user-1", permissions=permissions)
+    async with Kernel(store="memory://") as kernel, kernel.open(agent, principal=principal) as session:
         exchange = Exchange(session)
         async with Client(make_server(lambda: exchange), mode=era, **options) as client:
             yield Bench(kernel, session, client)
@@ -220,28 +220,28 @@ class Site:
             async with Client(transport, mode=era, **options) as client:
                 yield client
 
-    async def record(self, **wanted: Any) -> Record:
+    async def record(self, **filters: Any) -> Record:
         """Return the one outcome record that fits."""
-        (found,) = await records_of(self.kernel.audit, **wanted)
-        return found
+        (single_record,) = await records_of(self.kernel.audit, **filters)
+        return single_record
 
 
 @asynccontextmanager
 async def site(*tools: AnyTool, tokens: dict[str, Principal] | None = None) -> AsyncGenerator[Site]:
     """Serve the kit, or these tools, on a port of this machine."""
     agent = Agent("tester", system_prompt="Test.", uses=[Capability("kit", tools=tools or KIT)])
-    known = tokens or {"ada": Principal("ada", permissions={"notes:write"}), "bob": Principal("bob")}
+    principals = tokens or {"ada": Principal("ada", permissions={"notes:write"}), "bob": Principal("bob")}
     door = McpDoor()
     async with Kernel(store="memory://") as kernel:
-        found = Site(kernel, door, agent, known)
+        mcp_site = Site(kernel, door, agent, principals)
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            found.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-            config = uvicorn.Config(found, lifespan="off", log_config=None, timeout_graceful_shutdown=5)
+            mcp_site.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            config = uvicorn.Config(mcp_site, lifespan="off", log_config=None, timeout_graceful_shutdown=5)
             server = _Quiet(config)
             serving = asyncio.ensure_future(server.serve([listening]))
             try:
                 async with door.run():
-                    yield found
+                    yield mcp_site
             finally:
                 server.should_exit = True
                 await serving

@@ -59,9 +59,9 @@ class Tasker:
 
     async def task(self, name: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool, and return the task that it becomes."""
-        found = await self.call(name, **arguments)
-        assert found["resultType"] == "task", found
-        return found
+        created = await self.call(name, **arguments)
+        assert created["resultType"] == "task", created
+        return created
 
     async def get(self, task: str) -> dict[str, Any]:
         """Return how a task stands."""
@@ -75,7 +75,7 @@ class Tasker:
 def data_of(response: httpx2.Response) -> dict[str, Any]:
     """Return the one message of an answer."""
     if response.headers["content-type"].startswith("text/event-stream"):
-        (line,) = [one for one in response.text.splitlines() if one.startswith("data: ")]
+        (line,) = [text_line for text_line in response.text.splitlines() if text_line.startswith("data: ")]
         return json.loads(line.removeprefix("data: "))
     return response.json()
 

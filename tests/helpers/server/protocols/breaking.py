@@ -11,12 +11,12 @@ from pydantic_ai.models.function import AgentInfo, DeltaThinkingCalls, DeltaThin
 
 def breaking_model() -> FunctionModel:
     """Return a model that thinks, says ``Bob is `` and fails, and then says ``Bob is paid.``; in each turn."""
-    asked = 0
+    calls = 0
 
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaThinkingCalls]:
-        nonlocal asked
-        asked += 1
-        if asked % 2:
+        nonlocal calls
+        calls += 1
+        if calls % 2:
             yield {0: DeltaThinkingPart(content="hm")}
             yield "Bob is "
             raise ModelHTTPError(503, "moody")

@@ -22,9 +22,9 @@ PAYS = (Call("unlock"), Call("pay", to="bob", amount=7), "Paid.")
 @pytest.fixture
 async def bank(tmp_path: Path) -> AsyncGenerator[Site]:
     runner = AgentRunner(ScriptedModel(*PAYS, "Hello again."))
-    async with site(till, store=f"sqlite:///{tmp_path / 'capset.db'}", generator=runner) as here:
-        await here.key("boss", scopes=["capset:approve"])
-        yield here
+    async with site(till, store=f"sqlite:///{tmp_path / 'capset.db'}", generator=runner) as server:
+        await server.key("boss", scopes=["capset:approve"])
+        yield server
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ async def agent(bank: Site) -> str:
 def run_input(*messages: Any, **more: Any) -> dict[str, Any]:
     """Return what a client of AG-UI sends: all that it shows."""
     empty: dict[str, Any] = {"state": {}, "tools": [], "context": [], "forwardedProps": {}}
-    told = [{"id": str(number), **message} for number, message in enumerate(messages)]
-    return {"threadId": "t", "runId": "r", "messages": told, **empty, **more}
+    numbered = [{"id": str(number), **message} for number, message in enumerate(messages)]
+    return {"threadId": "t", "runId": "r", "messages": numbered, **empty, **more}
 
 
 def user(content: str) -> dict[str, str]:

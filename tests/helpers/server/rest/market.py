@@ -62,34 +62,36 @@ class Market:
 
     async def agent(self, *capabilities: str, **more: Any) -> str:
         """Make an agent with the shop, and return its id."""
-        made = await make_agent(self.root, *(capabilities or ("mcp:shop",)), **{"mcp_servers": self.declared(), **more})
-        return made["id"]
+        new_agent = await make_agent(
+            self.root, *(capabilities or ("mcp:shop",)), **{"mcp_servers": self.declared(), **more}
+        )
+        return new_agent["id"]
 
     async def tools(self, agent: str, name: str = "shop") -> dict[str, dict[str, Any]]:
         """Return the tools of a server by name, as an administrator sees them."""
-        found = await self.root.get(f"/v1/agents/{agent}/mcp-servers/{name}")
-        assert found.status_code == 200, found.text
-        assert found.json()["problem"] is None
-        return {one["tool"]: one for one in found.json()["tools"]}
+        response = await self.root.get(f"/v1/agents/{agent}/mcp-servers/{name}")
+        assert response.status_code == 200, response.text
+        assert response.json()["problem"] is None
+        return {tool["tool"]: tool for tool in response.json()["tools"]}
 
     async def approve(self, agent: str, *names: str, server: str = "shop") -> httpx2.Response:
         """Approve tools as they are."""
         tools = await self.tools(agent, server)
-        wanted = {name: tools[name]["hash"] for name in names or tools}
-        return await self.root.post(f"/v1/agents/{agent}/mcp-servers/{server}/approve", json={"tools": wanted})
+        hashes = {name: tools[name]["hash"] for name in names or tools}
+        return await self.root.post(f"/v1/agents/{agent}/mcp-servers/{server}/approve", json={"tools": hashes})
 
     async def session(self, agent: str, client: httpx2.AsyncClient | None = None) -> str:
-        made = await (client or self.ada).post("/v1/sessions", json={"agent_id": agent})
-        assert made.status_code == 201, made.text
-        return made.json()["id"]
+        response = await (client or self.ada).post("/v1/sessions", json={"agent_id": agent})
+        assert response.status_code == 201, response.text
+        return response.json()["id"]
 
 
 @asynccontextmanager
 async def market(*capabilities: Capability, store: str = "memory://", **more: Any) -> AsyncGenerator[Market]:
     shop = Shop()
-    async with serving(shop.app()) as there:
+    async with serving(shop.app()) as remote:
         allowances = more.pop("server_allowances", None) or ServerAllowances(["acme=127.0.0.1"])
-        async with site(*capabilities, store=store, server_allowances=allowances, **more) as here:
-            await here.key("root", scopes=ADMIN)
-            async with here.client("root") as root, here.client("ada") as ada:
-                yield Market(here, there, shop, root, ada)
+        async with site(*capabilities, store=store, server_allowances=allowances, **more) as server:
+            await server.key("root", scopes=ADMIN)
+            async with server.client("root") as root, server.client("ada") as ada:
+                yield Market(server, remote, shop, root, ada)

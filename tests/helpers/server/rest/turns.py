@@ -27,5 +27,5 @@ async def turn(client: httpx2.AsyncClient, session: str, content: object) -> lis
     """Take a whole turn, and return its events."""
     async with following(
         client, f"/v1/sessions/{session}/messages", "POST", json={"content": content}, headers=AS_EVENTS
-    ) as found:
-        return [one async for one in found]
+    ) as stream:
+        return [event async for event in stream]

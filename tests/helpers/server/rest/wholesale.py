@@ -33,14 +33,14 @@ class Wholesale:
 
     async def tools(self, id: str = "shop") -> dict[str, dict[str, Any]]:
         """Return the tools of a source by name, as an operator sees them."""
-        found = await self.operator.get(f"{AT}/{id}")
-        assert found.status_code == 200, found.text
-        return {one["tool"]: one for one in found.json()["tools"]}
+        response = await self.operator.get(f"{AT}/{id}")
+        assert response.status_code == 200, response.text
+        return {tool["tool"]: tool for tool in response.json()["tools"]}
 
     async def listed(self, client: httpx2.AsyncClient) -> dict[str, dict[str, Any]]:
-        found = await client.get(AT)
-        assert found.status_code == 200, found.text
-        return {one["id"]: one for one in found.json()["items"]}
+        response = await client.get(AT)
+        assert response.status_code == 200, response.text
+        return {source["id"]: source for source in response.json()["items"]}
 
 
 @asynccontextmanager
@@ -50,12 +50,12 @@ async def wholesale(
     """Serve it, with connections of its own, with these capabilities, and a rule for the tool of this name."""
     shop = Shop()
     async with AsyncExitStack() as stack:
-        there = await stack.enter_async_context(serving(shop.app()))
+        remote = await stack.enter_async_context(serving(shop.app()))
         animals = await stack.enter_async_context(serving_api(pets()))
-        async with serving(described("Gone.")) as left:
-            gone = left.url
+        async with serving(described("Gone.")) as gone_server:
+            gone = gone_server.url
         servers = [
-            McpServer(name="shop", url=there.url, internal=[there.host], rules={rule: {"effect": "read"}}),
+            McpServer(name="shop", url=remote.url, internal=[remote.host], rules={rule: {"effect": "read"}}),
             McpServer(name="gone", url=gone, internal=["127.0.0.1"]),
         ]
         api = OpenApi(name="pets", document=f"{animals.url}/openapi.json", internal=[animals.host])
@@ -69,8 +69,8 @@ async def wholesale(
 
             return DeclaredSources(kernel, [*servers, api], connection, **more)
 
-        async with site(*capabilities, store=store, sources=declared) as here:
-            await here.key("operator", org=None, scopes=["capset:admin"])
-            await here.key("boss", scopes=["capset:admin"])
-            async with here.client("operator") as operator, here.client("boss") as boss:
-                yield Wholesale(here, shop, operator, boss)
+        async with site(*capabilities, store=store, sources=declared) as server:
+            await server.key("operator", org=None, scopes=["capset:admin"])
+            await server.key("boss", scopes=["capset:admin"])
+            async with server.client("operator") as operator, server.client("boss") as boss:
+                yield Wholesale(server, shop, operator, boss)

@@ -96,7 +96,7 @@ class Notes:
         """Each deed with the process that did it."""
         if not self.path.exists():
             return []
-        return [(told.rpartition(" ")[0], int(told.rpartition(" ")[2])) for told in self.path.read_text().splitlines()]
+        return [(line.rpartition(" ")[0], int(line.rpartition(" ")[2])) for line in self.path.read_text().splitlines()]
 
     @property
     def deeds(self) -> list[str]:
@@ -106,7 +106,8 @@ class Notes:
     async def process_of(self, deed: str) -> int:
         """Wait until something is done, and return the process that does it."""
         processes = await until(
-            lambda: [process for known, process in self.lines if known == deed], f"a worker to have noted {deed!r}"
+            lambda: [process for noted_deed, process in self.lines if noted_deed == deed],
+            f"a worker to have noted {deed!r}",
         )
         return processes[0]
 
@@ -159,9 +160,9 @@ async def scheduled(service: Service, *, by: Caller = ADA, **more: Any) -> Sched
 
 async def look_at(service: Service, run: RunRow) -> RunRow:
     """Return a run as it is now."""
-    found = await service.kernel.store.runs.get(run.id)
-    assert found is not None
-    return found
+    row = await service.kernel.store.runs.get(run.id)
+    assert row is not None
+    return row
 
 
 async def ended(service: Service, run: RunRow, *, or_in: Sequence[str] = ()) -> RunRow:
@@ -185,7 +186,7 @@ async def main(store: str, notes: Path, *names: str) -> None:
         worker = Worker(
             service,
             service.kernel.new_id(),
-            [one.name for one in queues],
+            [queue.name for queue in queues],
             dead_seconds=int(os.environ.get("DEAD", "10")),
             again_seconds=float(os.environ.get("AGAIN", "20")),
         )

@@ -67,7 +67,7 @@ async def workshop(store: str) -> AsyncGenerator[Bench]:
             bench.failing -= 1
             raise StoreError("the store is away")
 
-    async with Kernel(TappedStore(tap, store), clock=clock) as one, Kernel(store, clock=clock) as two:
+    async with Kernel(TappedStore(tap, store), clock=clock) as first, Kernel(store, clock=clock) as two:
         deeds: list[str] = []
 
         async def work(deed: str) -> None:
@@ -101,6 +101,6 @@ async def workshop(store: str) -> AsyncGenerator[Bench]:
             return text
 
         agent = Agent("scribe", system_prompt="Work.", uses=[Capability("work", tools=[look, pay, send, burn])])
-        services = [Service(kernel, registry_of(agents=[agent]), anyone=ADA) for kernel in (one, two)]
+        services = [Service(kernel, registry_of(agents=[agent]), anyone=ADA) for kernel in (first, two)]
         bench = Bench(services[0], services[1], clock, deeds)
         yield bench

@@ -76,10 +76,10 @@ def walks(connection: Any, statement: str, parameters: Any, *, is_file: bool) ->
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
         return [line for line in plan if re.match("SCAN|SEARCH", line) and not _BY_SESSION.match(line)]
     nodes = [connection.execute(f"EXPLAIN (FORMAT JSON) {statement}", parameters).fetchone()[0][0]["Plan"]]
-    found: list[str] = []
+    scans: list[str] = []
     while nodes:
         node = nodes.pop()
         nodes += node.get("Plans", [])
         if node["Node Type"] == "Seq Scan":
-            found.append(f"Seq Scan of {node['Relation Name']}")
-    return found
+            scans.append(f"Seq Scan of {node['Relation Name']}")
+    return scans

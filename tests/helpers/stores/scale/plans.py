@@ -40,9 +40,9 @@ def of_file(connection: Any, statement: str, parameters: Any) -> list[str]:
 
 def of_server(connection: Any, statement: str, parameters: Any) -> list[str]:
     """Look at PostgreSQL's plan, and at the rows that it read for nothing."""
-    found = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters).fetchall()
+    plan_rows = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", parameters).fetchall()
     problems: list[str] = []
-    nodes = [found[0][0][0]["Plan"]]
+    nodes = [plan_rows[0][0][0]["Plan"]]
     while nodes:
         node = nodes.pop()
         nodes += node.get("Plans", [])

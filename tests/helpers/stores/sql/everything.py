@@ -102,8 +102,8 @@ async def write_everything(store: Store) -> None:
     await store.sessions.move(replace(SESSION, agent_version=2), expected=1)
     turn = TurnRow("s", "turn-1", "here", LATER, "{}")
     await store.events.begin(turn, NewEvent("turn.started", "{}"), now=NOW, interrupted=NewEvent("turn.failed", "{}"))
-    said = [NewMessage("message", "{}"), NewMessage("summary", "{}"), NewMessage("message", "{}")]
-    await store.events.append(turn, [], now=NOW, then=turn, messages=said)
+    messages = [NewMessage("message", "{}"), NewMessage("summary", "{}"), NewMessage("message", "{}")]
+    await store.events.append(turn, [], now=NOW, then=turn, messages=messages)
     await store.events.take(turn, turn)
     await store.events.append(turn, [NewEvent("turn.ended", "{}")], now=NOW, then=None)
     await store.events.copy("s", "d", to=1)
@@ -113,8 +113,8 @@ async def write_everything(store: Store) -> None:
     await store.approvals.open(APPROVAL, most=9, deliveries=[delivery_row("d-1"), delivery_row("d-2", channel="mail")])
     await store.approvals.move(replace(APPROVAL, escalated_at=NOW), "pending", seen=APPROVAL)
     await store.approvals.move(replace(APPROVAL, status="approved", decided_by="user:eve", decided_at=NOW), "pending")
-    (held,) = await store.deliveries.claim("ops", "one", now=NOW, until=LATER, limit=1)
-    await store.deliveries.settle(replace(held, state="failed", error="503", receipt="{}", ended_at=NOW))
+    (claimed,) = await store.deliveries.claim("ops", "one", now=NOW, until=LATER, limit=1)
+    await store.deliveries.settle(replace(claimed, state="failed", error="503", receipt="{}", ended_at=NOW))
     await store.deliveries.retry(ORG, "d-1", now=LATER)
     await store.deliveries.sweep(before=NOW)
     await store.runs.add(run_row("r-1", session="d"), most=9)
@@ -189,7 +189,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     org, agent_id, session, principal = names.org, names.agent_id, names.session, names.principal
     notes, texts = replace(NOTES, owner=session, org=org), replace(TEXTS, owner=session, org=org)
     await store.agents.get(org, agent_id)
-    asked: Filters = (
+    filter_sets: Filters = (
         {},
         {"status": "active"},
         {"name": names.agent},
@@ -199,13 +199,19 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     await store.agents.version(org, agent_id, 2)
     await store.agents.versions(VersionQuery(org, agent_id, before=3))
     await store.agents.by_hash(org, "0" * 64)
-    for filters in asked:
+    for filters in filter_sets:
         await store.agents.list(AgentQuery(org, limit=50, before=before, **filters))
     await store.sessions.get(session)
     await store.sessions.find("door-1")
-    who = {"principal": principal, "principal_kind": "user"}
-    asked = ({}, {"principal": principal}, who, {"agent_id": agent_id}, who | {"agent_id": agent_id})
-    for filters in asked:
+    principal_filter = {"principal": principal, "principal_kind": "user"}
+    filter_sets = (
+        {},
+        {"principal": principal},
+        principal_filter,
+        {"agent_id": agent_id},
+        principal_filter | {"agent_id": agent_id},
+    )
+    for filters in filter_sets:
         await store.sessions.list(SessionQuery(org, limit=50, before=before, max_bytes=None, **filters))
     await store.events.read(session, after=1, limit=100)
     await store.events.due(NOW)
@@ -224,7 +230,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     await store.admissions.spent([session])
     await store.usage.read([USAGE], 1)
     await store.approvals.get(org, "approval-1")
-    asked = (
+    filter_sets = (
         {},
         {"status": "pending"},
         {"session": session},
@@ -235,7 +241,7 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
         {"status": "used", "tool": "save_note", "agent": "scribe"},
         {"status": "pending", "oldest_first": True},
     )
-    for filters in asked:
+    for filters in filter_sets:
         await store.approvals.list(ApprovalQuery(org, limit=50, before=before, **filters))
     await store.approvals.overdue(NOW)
     await store.approvals.escalating(NOW)
@@ -245,8 +251,8 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     await store.runs.decided(["default", "mail"], now=LATER)
     of_runs: Filters = ({}, {"state": "queued"}, {"queue": "mail"})
     for start in (None, "zzzz"):
-        for one in of_runs:
-            await store.runs.list(RunQuery(org, "ada", limit=50, before=start, **one))
+        for run_filters in of_runs:
+            await store.runs.list(RunQuery(org, "ada", limit=50, before=start, **run_filters))
     await store.workers.list()
     await store.schedules.get("s-1")
     await store.schedules.due("default", now=LATER)
@@ -255,8 +261,8 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     await store.deliveries.claim("other", "one", now=NOW, until=LATER, limit=1)
     await store.deliveries.find("ops", "approval.requested d-1")
     await store.deliveries.get(org, "d-1")
-    asked = ({}, {"state": "failed"}, {"channel": "ops"}, {"approval": "r-1"})
-    for filters in asked:
+    filter_sets = ({}, {"state": "failed"}, {"channel": "ops"}, {"approval": "r-1"})
+    for filters in filter_sets:
         await store.deliveries.list(DeliveryQuery(org, limit=50, before=before, **filters))
     await store.people.find("T1", "U1")
     await store.people.get(org, "p-1")
@@ -275,8 +281,8 @@ async def read_everything(store: Store, names: Names = Names(), *, before: str =
     await store.lineage.latest_registration(org, agent_id)
     await store.lineage.link(org, names.link)
     await store.lineage.latest_link(org, session)
-    asked = ({}, {"session": session}, {"agent_id": agent_id})
-    for filters in asked:
+    filter_sets = ({}, {"session": session}, {"agent_id": agent_id})
+    for filters in filter_sets:
         await store.lineage.links(LinkQuery(org, limit=50, before=before, **filters))
     await store.lineage.sightings(org, "1" * 64, looked=100)
     await store.lineage.envelope(org, "e-1")

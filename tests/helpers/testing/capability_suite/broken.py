@@ -20,10 +20,12 @@ BROKEN: dict[str, list[tuple[Capability[Any, Any], Mapping[str, list[Example]], 
 """By the check that finds them: the capability, examples of it, and what is said of it."""
 
 
-def broken(check: str, said: str, name: str, examples: Mapping[str, list[Example]] | None = None, **parts: Any) -> Any:
+def broken(
+    check: str, problem: str, name: str, examples: Mapping[str, list[Example]] | None = None, **parts: Any
+) -> Any:
     make: Any = Capability
     capability = make(name, **{"description": DESCRIPTION, **parts})
-    BROKEN.setdefault(check, []).append((capability, examples or {}, said))
+    BROKEN.setdefault(check, []).append((capability, examples or {}, problem))
     return capability
 
 
@@ -193,7 +195,7 @@ async def deeply_lenient(numbers: list[Wrapped]) -> int:
     Args:
         numbers: Any whole numbers.
     """
-    return sum(one["number"] for one in numbers)
+    return sum(entry["number"] for entry in numbers)
 
 
 loose = replace(double, arguments=schema_of("loose", Loose, "serialization"))

@@ -149,7 +149,7 @@ for said, capability_name, reading, parts in (
     ("the system text of another session of somebody else", "overhearer", [], {"context": [overheard]}),
     ("what 'listen_closely' gives (example 0) of another session of the same user", "dossier", [listen_closely], {}),
 ):
-    asked: dict[str, list[Example]] = {one.name: [{}] for one in reading}
+    asked: dict[str, list[Example]] = {reader.name: [{}] for reader in reading}
     examples = {**TOLD, **asked}
     broken("nothing_reaches_another_session", said, capability_name, examples, tools=[tell, *reading], **parts)
 

@@ -81,11 +81,11 @@ async def save_note(
         tags: What it is about.
     """
 
-    def shown() -> str:
+    def render_note() -> str:
         return f"{text} ({colour.value}{f', {place.label}' if place else ''})"
 
     await ctx.state(Tally).increment("saved")
-    await ctx.use(sound).save(" ".join([shown(), *map(str.upper, tags or [])]))
+    await ctx.use(sound).save(" ".join([render_note(), *map(str.upper, tags or [])]))
     return Notes(notes=await ctx.resource(notes_of_session).get())
 
 

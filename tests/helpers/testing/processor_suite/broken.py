@@ -18,8 +18,8 @@ from tests.helpers.testing.processor_suite.sound import Counted, CountUp, Done, 
 BROKEN: Final[dict[str, list[tuple[str, Tool[..., Any], tuple[str, ...]]]]] = {}
 
 
-def broken(check: str, name: str, factory: Any, *said: str, **options: Any) -> None:
-    BROKEN.setdefault(check, []).append((name, counter(factory, **options), said))
+def broken(check: str, name: str, factory: Any, *problems: str, **options: Any) -> None:
+    BROKEN.setdefault(check, []).append((name, counter(factory, **options), problems))
 
 
 # it_says_what_it_is

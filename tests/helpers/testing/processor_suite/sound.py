@@ -43,13 +43,13 @@ class Done(BaseModel):
 
 def counter(factory: Any, **options: Any) -> Tool[..., Any]:
     """Return a processor that counts, with something of its own."""
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "inbound": CountUp,
         "outbound": Counted | Done,
         "description": "Count up to a number, for tests.",
         **options,
     }
-    return Tool.from_processor(factory=factory, **given)
+    return Tool.from_processor(factory=factory, **arguments)
 
 
 def processing() -> Any:

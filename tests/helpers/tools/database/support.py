@@ -53,5 +53,5 @@ async def refused(desk: Desk, query: str, *params: object, **more: Any) -> Any:
 
 
 def _message(desk: Desk, query: str, params: tuple[object, ...], more: Mapping[str, Any]) -> Message:
-    given: dict[str, Any] = {"params": list(params)} if params else {}
-    return desk.session.message("db_query", {"query": query, **given, **more})
+    arguments: dict[str, Any] = {"params": list(params)} if params else {}
+    return desk.session.message("db_query", {"query": query, **arguments, **more})

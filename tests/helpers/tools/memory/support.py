@@ -13,8 +13,8 @@ MemoryCapability = Capability[Memory, MemoryConfig]
 
 
 def tool_of(capability: MemoryCapability, name: str) -> Tool[..., Any]:
-    (found,) = [one for one in capability.every_tool if one.name == name]
-    return found
+    (tool,) = [candidate for candidate in capability.every_tool if candidate.name == name]
+    return tool
 
 
 async def remember(session: Session, capability: MemoryCapability, *texts: str) -> list[Mapping[str, Any]]:
@@ -22,9 +22,9 @@ async def remember(session: Session, capability: MemoryCapability, *texts: str) 
 
 
 async def recall(session: Session, capability: MemoryCapability, query: str, **more: Any) -> list[str]:
-    found = await session.call(tool_of(capability, "recall"), query=query, **more)
-    assert found["count"] == len(found["memories"])
-    return [one["text"] for one in found["memories"]]
+    recalled = await session.call(tool_of(capability, "recall"), query=query, **more)
+    assert recalled["count"] == len(recalled["memories"])
+    return [memory["text"] for memory in recalled["memories"]]
 
 
 async def forget(session: Session, capability: MemoryCapability, id: str) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ PLAIN = ResearchConfig()
 @tool(effect="read")
 async def stored_texts(ctx: Context) -> list[str]:
     """Return every text that is stored, whatever it belongs to, the oldest first."""
-    return [one.text for one in await ctx.documents(texts).recent(1_000)][::-1]
+    return [document.text for document in await ctx.documents(texts).recent(1_000)][::-1]
 
 
 @tool
@@ -51,9 +51,9 @@ class Study:
         return await self._call("research_note", text=text, sources=[*sources], **arguments)
 
     async def search(self, query: str, **arguments: Any) -> Any:
-        found = await self._call("research_search", query=query, **arguments)
-        assert found["count"] == len(found["hits"])
-        return found["hits"]
+        payload = await self._call("research_search", query=query, **arguments)
+        assert payload["count"] == len(payload["hits"])
+        return payload["hits"]
 
     async def report(self, **arguments: Any) -> Any:
         return await self._call("research_report", **arguments)
@@ -90,12 +90,14 @@ async def study(
 ) -> AsyncGenerator[Study]:
     """Open a session; ``pages`` are what the server has besides ``/tea`` and ``/coffee``."""
     clock = FakeClock()
-    async with server({"/tea": TEA, "/coffee": COFFEE, **{f"/{name}": page for name, page in pages.items()}}) as made:
-        allowed = web_fetch.with_config(WebFetchConfig(allow=(f"127.0.0.1:{made.port}",)))
+    async with server(
+        {"/tea": TEA, "/coffee": COFFEE, **{f"/{name}": page for name, page in pages.items()}}
+    ) as page_server:
+        allowed = web_fetch.with_config(WebFetchConfig(allow=(f"127.0.0.1:{page_server.port}",)))
         uses = [allowed, research.with_config(config)]
         agent = Agent("scholar", uses=uses, tools=[stored_texts, every_source, leave_behind])
         async with (
             Kernel(store, clock=clock) as kernel,
             kernel.open(agent, principal=Principal("ada", permissions=permissions)) as session,
         ):
-            yield Study(session, made, clock)
+            yield Study(session, page_server, clock)

@@ -58,16 +58,16 @@ def without_namespaces(folder: Path) -> Generator[None]:
     program = folder / "bwrap"
     program.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
     program.chmod(0o755)
-    found = (jail._tried, jail._tried_shell, backends._default_packages)
+    caches = (jail._tried, jail._tried_shell, backends._default_packages)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jail, "_bubblewrap", lambda: str(program))
-        for one in found:
-            one.cache_clear()
+        for cache in caches:
+            cache.cache_clear()
         try:
             yield
         finally:
-            for one in found:
-                one.cache_clear()
+            for cache in caches:
+                cache.cache_clear()
 
 
 def settings(language: str, **config: Any) -> SandboxConfig:
@@ -94,7 +94,7 @@ async def run(session: Session, language: str, code: str) -> ExecutionResult:
 
 async def texts(session: Session) -> dict[str, str]:
     """Return all of a session's files."""
-    paths = [one.path for one in await session.files.list(recursive=True) if not one.is_directory]
+    paths = [entry.path for entry in await session.files.list(recursive=True) if not entry.is_directory]
     return {path: (await session.files.read(path))[1].decode() for path in paths}
 
 
@@ -103,23 +103,23 @@ def running(parent: int) -> set[int]:
 
     These are its children and what descends from them, and whatever else is in the sessions that they have begun.
     """
-    found = _processes()
-    ours = {pid for pid, (above, _) in found.items() if above == parent and _is_child(pid)}
+    processes = _processes()
+    ours = {pid for pid, (above, _) in processes.items() if above == parent and _is_child(pid)}
     sessions, size = frozenset(ours), -1
     while size < len(ours):
         size = len(ours)
-        ours |= {pid for pid, (above, session) in found.items() if above in ours or session in sessions}
+        ours |= {pid for pid, (above, session) in processes.items() if above in ours or session in sessions}
     return ours
 
 
 def alive(pids: Iterable[int]) -> set[int]:
     """Return those that are there still, and no zombies that somebody else has to bury."""
-    found: set[int] = set()
+    living: set[int] = set()
     for pid in pids:
         with contextlib.suppress(FileNotFoundError):  # it may end at every moment, also between two looks
             if _status(pid)[0] != "Z":
-                found.add(pid)
-    return found
+                living.add(pid)
+    return living
 
 
 def seconds_of(pid: int) -> float:
@@ -132,15 +132,15 @@ def open_files() -> int:
 
 
 def _processes() -> dict[int, tuple[int, int]]:
-    found: dict[int, tuple[int, int]] = {}
+    processes: dict[int, tuple[int, int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 status = _status(int(entry.name))
             except OSError:
                 continue  # it has ended meanwhile
-            found[int(entry.name)] = int(status[1]), int(status[3])
-    return found
+            processes[int(entry.name)] = int(status[1]), int(status[3])
+    return processes
 
 
 def _status(pid: int) -> list[str]:

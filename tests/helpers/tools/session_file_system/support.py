@@ -23,13 +23,13 @@ class Meddling:
         self.before: dict[str, Callable[[], Awaitable[object]]] = {}
 
     def __getattr__(self, name: str) -> Any:
-        async def asked(*args: Any, **kwargs: Any) -> Any:
+        async def count_call(*args: Any, **kwargs: Any) -> Any:
             self.asked[name] += 1
             if (before := self.before.get(name)) is not None:
                 await before()
             return await getattr(self._inner, name)(*args, **kwargs)
 
-        return asked
+        return count_call
 
 
 class MeddledStore(TappedStore):

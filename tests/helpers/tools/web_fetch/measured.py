@@ -32,9 +32,9 @@ async def main(url: str, warm_up: str, arguments: dict[str, Any]) -> None:
         tool = desk.session.snapshot.tools["web_fetch"].tool
         await desk.session.call(tool, warm_up, **arguments)
         baseline = peak()
-        found = await desk.session.call(tool, url, **arguments)
-        told = {key: found.get(key) for key in ("size", "truncated", "format", "error")}
-        print(json.dumps({**told, "end": found.get("content", "")[-60:], "mb": (peak() - baseline) / 1024}))
+        page = await desk.session.call(tool, url, **arguments)
+        summary = {key: page.get(key) for key in ("size", "truncated", "format", "error")}
+        print(json.dumps({**summary, "end": page.get("content", "")[-60:], "mb": (peak() - baseline) / 1024}))
 
 
 asyncio.run(main(sys.argv[1], sys.argv[2], json.loads(sys.argv[3])))

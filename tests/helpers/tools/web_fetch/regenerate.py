@@ -27,9 +27,9 @@ def conversions(page: Path) -> Iterator[tuple[Path, str]]:
 def main() -> None:
     """Write the files, and name those that changed."""
     for page in PAGES:
-        for file, said in conversions(page):
-            if not file.exists() or file.read_text("utf-8") != said:
-                file.write_text(said, "utf-8", newline="\n")
+        for file, content in conversions(page):
+            if not file.exists() or file.read_text("utf-8") != content:
+                file.write_text(content, "utf-8", newline="\n")
                 print("written:", file.name)
 
 

@@ -41,7 +41,7 @@ class Site:
         """Fetch, and return status, code and message of the error, which is the record's too."""
         result = await self._call(path, arguments)
         assert result.error is not None, result.data
-        (record,) = [one for one in await self.desk.records() if one.id == result.record]
+        (record,) = [candidate for candidate in await self.desk.records() if candidate.id == result.record]
         assert record.code == result.error.code
         return result.error.status, result.error.code, result.error.message
 
@@ -67,10 +67,10 @@ async def site(
     capability = web_fetch_over(first_byte=first_byte, body=body, **over)
     config = WebFetchConfig(allow=allow, max_bytes=max_bytes, redirects=redirects)
     async with (
-        server({"/page": page, **(pages or {})}) as made,
+        server({"/page": page, **(pages or {})}) as page_server,
         session_for(capability, permissions=["http:read"], config=config) as desk,
     ):
-        yield Site(made, desk)
+        yield Site(page_server, desk)
     # Transports close in the loop's next rounds.
     await until(lambda: len(asyncio.all_tasks()) <= tasks, "no more tasks than before")
     await until(lambda: open_sockets() <= sockets, "no more sockets than before")
@@ -78,11 +78,11 @@ async def site(
 
 def open_sockets() -> int:
     """Count the sockets of this process; 0 where that cannot be told."""
-    found = 0
+    count = 0
     for file in Path("/proc/self/fd").glob("*"):
         with suppress(OSError):
-            found += str(file.readlink()).startswith("socket:")
-    return found
+            count += str(file.readlink()).startswith("socket:")
+    return count
 
 
 class Clock:
@@ -113,7 +113,7 @@ CHUNKED = "Transfer-Encoding: chunked"
 def saying(*parts: bytes | float) -> Page:
     """Return a page that writes bytes, sleeps for numbers of seconds, and then closes the connection."""
 
-    async def page(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def page(request: Asked, writer: asyncio.StreamWriter) -> None:
         for part in parts:
             if isinstance(part, bytes):
                 writer.write(part)
@@ -127,7 +127,7 @@ def saying(*parts: bytes | float) -> Page:
 def trickling(data: bytes, every: float) -> Page:
     """Return a page that writes a byte at a time, again and again."""
 
-    async def page(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def page(request: Asked, writer: asyncio.StreamWriter) -> None:
         while True:
             for byte in data:
                 writer.write(bytes([byte]))
@@ -140,7 +140,7 @@ def trickling(data: bytes, every: float) -> Page:
 def endless(beginning: bytes, more: bytes) -> Page:
     """Return a page that goes on as fast as it can."""
 
-    async def page(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def page(request: Asked, writer: asyncio.StreamWriter) -> None:
         writer.write(beginning)
         while True:
             writer.write(more)
@@ -152,8 +152,8 @@ def endless(beginning: bytes, more: bytes) -> Page:
 def after(beginning: bytes, page: Page) -> Page:
     """Return a page that begins with something."""
 
-    async def whole(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def extended_page(request: Asked, writer: asyncio.StreamWriter) -> None:
         writer.write(beginning)
-        await page(asked, writer)
+        await page(request, writer)
 
-    return whole
+    return extended_page

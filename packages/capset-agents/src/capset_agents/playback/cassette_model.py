@@ -50,10 +50,10 @@ class CassetteRecorder(WrapperModel):
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
         """Ask the model, and record its answer."""
-        asked = hash_request(messages, model_settings, model_request_parameters)
+        hashed_request = hash_request(messages, model_settings, model_request_parameters)
         prepared = self.wrapped.prepare_messages(messages, model_request_parameters)
         answer = await self.wrapped.request(prepared, model_settings, model_request_parameters)
-        self._record(asked, answer, None)
+        self._record(hashed_request, answer, None)
         return answer
 
     @asynccontextmanager
@@ -65,7 +65,7 @@ class CassetteRecorder(WrapperModel):
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
         """Ask the model, and record its answer with the events of the stream, if that is read to its end."""
-        asked = hash_request(messages, model_settings, model_request_parameters)
+        hashed_request = hash_request(messages, model_settings, model_request_parameters)
         prepared = self.wrapped.prepare_messages(messages, model_request_parameters)
         events, is_complete = list[StreamEvent](), False
 
@@ -84,12 +84,12 @@ class CassetteRecorder(WrapperModel):
             stream._event_iterator = recorded(aiter(stream))  # pyright: ignore[reportPrivateUsage]
             yield stream
         if is_complete:
-            self._record(asked, stream.get(), events)
+            self._record(hashed_request, stream.get(), events)
 
-    def _record(self, asked: HashedRequest, answer: ModelResponse, events: list[StreamEvent] | None) -> None:
+    def _record(self, hashed_request: HashedRequest, answer: ModelResponse, events: list[StreamEvent] | None) -> None:
         model = self.wrapped.model_id
         answer = replace(answer, model_id=answer.model_id or model, provider_url=_without_keys(answer.provider_url))
-        self._file.add(RecordedExchange(asked=asked.hashes, model=model, answer=answer, events=events))
+        self._file.add(RecordedExchange(asked=hashed_request.hashes, model=model, answer=answer, events=events))
 
 
 def _without_keys(url: str | None) -> str | None:
@@ -146,13 +146,13 @@ class CassetteModel(Model):
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
         """Stream the recorded answer, in the pieces in which it came. Raises ``CassetteMismatch``."""
-        found = self._cassette.take(hash_request(messages, model_settings, model_request_parameters))
-        if found.events is None:
+        exchange = self._cassette.take(hash_request(messages, model_settings, model_request_parameters))
+        if exchange.events is None:
             yield CompletedStreamedResponse(
-                found.answer, model_request_parameters=model_request_parameters, replay_events=True
+                exchange.answer, model_request_parameters=model_request_parameters, replay_events=True
             )
         else:
-            yield _RecordedStream(found.answer, found.events, model_request_parameters)
+            yield _RecordedStream(exchange.answer, exchange.events, model_request_parameters)
 
 
 class _RecordedStream(CompletedStreamedResponse):

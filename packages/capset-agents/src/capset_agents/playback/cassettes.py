@@ -94,13 +94,17 @@ class Cassette:
     @property
     def _advice(self) -> str:
         model = self._exchanges[0].model if self._exchanges else "NAME"
-        again = f"capset run AGENT TASK --model {model} --record {self.name}"
-        return f"Record it again: {again}; in Python, CassetteRecorder(MODEL, {self.name!r})"
+        command = f"capset run AGENT TASK --model {model} --record {self.name}"
+        return f"Record it again: {command}; in Python, CassetteRecorder(MODEL, {self.name!r})"
 
     def _explain(self, request: HashedRequest) -> str:
         """Return what differs from the exchange that comes next in the conversation."""
         met = max(
-            (number for number, one in enumerate(self._exchanges) if request.continues(one.asked.conversation)),
+            (
+                number
+                for number, exchange in enumerate(self._exchanges)
+                if request.continues(exchange.asked.conversation)
+            ),
             default=-1,
         )
         expected = next((number for number in self._left if number > met), None)
@@ -112,7 +116,7 @@ class Cassette:
             )
         changes = "; ".join(find_changes(self._exchanges[expected].asked, request.hashes))
         first = self._exchanges[met].asked.conversation.messages + 1 if met >= 0 else 0
-        new = list(dict.fromkeys(one for contents in request.contents[first:] for one in contents))
+        new = list(dict.fromkeys(content for contents in request.contents[first:] for content in contents))
         if new and changes.endswith("the conversation changed"):
             changes += f" (in {', '.join(new)})"
         return (
@@ -134,22 +138,24 @@ def read_cassette(path: Path) -> list[RecordedExchange]:
 
 def _read_line(path: Path, number: int, line: bytes) -> RecordedExchange:
     hint = "record it again: --record FILE, or in Python CassetteRecorder(MODEL, FILE)"
-    found = _format_of(line)
-    if found is not None and found != FORMAT:
-        told = f"{path}, line {number}: a cassette of the format {found!r}; this version of capset reads {FORMAT}"
-        raise DefinitionError(told, hint=hint)
+    file_format = _format_of(line)
+    if file_format is not None and file_format != FORMAT:
+        message = (
+            f"{path}, line {number}: a cassette of the format {file_format!r}; this version of capset reads {FORMAT}"
+        )
+        raise DefinitionError(message, hint=hint)
     if not line.endswith(b"\n"):
         raise DefinitionError(f"{path}, line {number}: the line is cut off", hint=f"delete the line, or {hint}")
-    if found is None:
-        told = "not a cassette" if number == 1 else "the line is damaged"
-        raise DefinitionError(f"{path}, line {number}: {told}", hint=hint)
+    if file_format is None:
+        message = "not a cassette" if number == 1 else "the line is damaged"
+        raise DefinitionError(f"{path}, line {number}: {message}", hint=hint)
     try:
         return RecordedExchange.model_validate_json(line)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
-        told = f"{path}, line {number}: the line is damaged: {place}: {first['msg']}"
-        raise DefinitionError(told, hint=hint) from None
+        message = f"{path}, line {number}: the line is damaged: {place}: {first['msg']}"
+        raise DefinitionError(message, hint=hint) from None
 
 
 def _format_of(line: bytes) -> Any:  # any JSON

@@ -86,7 +86,7 @@ def hash_request(
     dumped = from_json(ModelMessagesTypeAdapter.dump_json([*messages]))
     for message, data in zip(messages, dumped, strict=True):
         system += [part.content for part in message.parts if isinstance(part, SystemPromptPart)]
-        parts = [_part(one) for one in data["parts"] if one["part_kind"] != "system-prompt"]
+        parts = [_part(part) for part in data["parts"] if part["part_kind"] != "system-prompt"]
         hashes.append(_hash([hashes[-1:], message.kind, parts], ids))
     return HashedRequest(
         RequestHashes(
@@ -130,10 +130,10 @@ def _hash(payload: Any, ids: dict[str, str] | None = None) -> str:  # payload is
     """Return the hash of a payload; ``ids`` are the numbers of the UUIDs so far."""
     numbers = {} if ids is None else ids
 
-    def masked(found: re.Match[str]) -> str:
-        if (one := found["id"]) is None:
+    def masked(match: re.Match[str]) -> str:
+        if (identifier := match["id"]) is None:
             return "<time>"
-        return numbers.setdefault(one.lower(), f"<id {len(numbers) + 1}>")
+        return numbers.setdefault(identifier.lower(), f"<id {len(numbers) + 1}>")
 
     return digest(_MASKED.sub(masked, canonical(payload).decode()))
 
@@ -155,8 +155,8 @@ def _tools(parameters: ModelRequestParameters) -> dict[str, str]:
 
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:
-    shown = tool.return_schema if tool.include_return_schema else None
-    return {"description": tool.description, "parameters": tool.parameters_json_schema, "returns": shown}
+    returns = tool.return_schema if tool.include_return_schema else None
+    return {"description": tool.description, "parameters": tool.parameters_json_schema, "returns": returns}
 
 
 def _part(data: Mapping[str, Any]) -> dict[str, Any]:

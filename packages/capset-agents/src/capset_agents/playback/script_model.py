@@ -115,8 +115,8 @@ def _parts(number: int, step: ScriptStep, info: AgentInfo) -> Iterable[ModelResp
         yield ToolCallPart(call.tool, call.arguments, tool_call_id=f"call-{number + 1}-{place}")
     if step.output is not None:
         if info.output_tools:
-            given = {"response": step.output} if not isinstance(step.output, dict) else step.output
-            yield ToolCallPart(info.output_tools[0].name, given, tool_call_id=f"call-{number + 1}-output")
+            arguments = {"response": step.output} if not isinstance(step.output, dict) else step.output
+            yield ToolCallPart(info.output_tools[0].name, arguments, tool_call_id=f"call-{number + 1}-output")
         else:
             yield TextPart(json.dumps(step.output))
 

@@ -61,13 +61,13 @@ class Condition(BaseModel):
 
     def holds(self, results: Sequence[ToolResult]) -> bool:
         """Return whether it holds after these results, the newest last; without any, only ``lacks`` can hold."""
-        found = next((one for one in reversed(results) if self.tool in (None, one.tool)), None)
-        if found is None:
+        newest = next((tool_result for tool_result in reversed(results) if self.tool in (None, tool_result.tool)), None)
+        if newest is None:
             return self.succeeded is None and self.contains is None
         return (
-            self.succeeded in (None, found.succeeded)
-            and (self.contains is None or self.contains in found.text)
-            and (self.lacks is None or self.lacks not in found.text)
+            self.succeeded in (None, newest.succeeded)
+            and (self.contains is None or self.contains in newest.text)
+            and (self.lacks is None or self.lacks not in newest.text)
         )
 
 
@@ -126,17 +126,18 @@ class Script:
     def __post_init__(self) -> None:
         """Write each step as often as it is repeated."""
         flat = {
-            agent: tuple(one for step in steps for one in [step] * step.repeat) for agent, steps in self.steps.items()
+            agent: tuple(repeated_step for step in steps for repeated_step in [step] * step.repeat)
+            for agent, steps in self.steps.items()
         }
         object.__setattr__(self, "flat", flat)
 
     def of(self, agent: str) -> tuple[ScriptStep, ...]:
         """Return the steps for an agent. Raises ``ScriptError`` if there are none."""
-        found = self.flat.get(agent, self.flat.get(""))
-        if found is None:
-            known = ", ".join(self.flat) or "no agent"
-            raise ScriptError(f"the agent {agent!r} ran, and the script {self.name} is for: {known}")
-        return found
+        agent_steps = self.flat.get(agent, self.flat.get(""))
+        if agent_steps is None:
+            agents = ", ".join(self.flat) or "no agent"
+            raise ScriptError(f"the agent {agent!r} ran, and the script {self.name} is for: {agents}")
+        return agent_steps
 
 
 def script_of(moves: Iterable[Call | Say | str | Sequence[Call] | ScriptStep]) -> Script:
@@ -151,11 +152,11 @@ def build_script(data: Any, where: str) -> Script:  # any value from a file
     that does not fit.
     """
     try:
-        given = _ScriptShape.model_validate(data)
+        shape = _ScriptShape.model_validate(data)
     except ValidationError as error:
         fields = validation_fields(error, list(_ScriptShape.model_fields), data if isinstance(data, dict) else {})
         raise DefinitionError(f"{where}: not a script: " + "; ".join(map(str, fields)), fields=fields) from None
-    return Script({**given.agents, **({"": given.steps} if given.steps or not given.agents else {})}, where)
+    return Script({**shape.agents, **({"": shape.steps} if shape.steps or not shape.agents else {})}, where)
 
 
 def _step(move: Call | Say | str | Sequence[Call] | ScriptStep) -> ScriptStep:
@@ -170,4 +171,4 @@ def _step(move: Call | Say | str | Sequence[Call] | ScriptStep) -> ScriptStep:
             else ScriptStep(output=to_jsonable_python(move.output))
         )
     calls = [move] if isinstance(move, Call) else list(move)
-    return ScriptStep(calls=[ToolCall(tool=one.tool, arguments=to_jsonable_python(one.arguments)) for one in calls])
+    return ScriptStep(calls=[ToolCall(tool=call.tool, arguments=to_jsonable_python(call.arguments)) for call in calls])

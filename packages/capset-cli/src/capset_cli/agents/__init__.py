@@ -46,17 +46,17 @@ def list_command(
     as_json: AsJson = False,
 ) -> Exit:
     """List agents: those that are installed, then the stored ones, newest first."""
-    wanted = _status(status)
+    agent_status = _status(status)
 
-    async def there(client: Client) -> AgentPageShape:
-        return await client.agents.list(status=wanted, name=name, limit=limit, cursor=cursor)
+    async def run_remote(client: Client) -> AgentPageShape:
+        return await client.agents.list(status=agent_status, name=name, limit=limit, cursor=cursor)
 
-    async def here(place: LocalAgents) -> AgentPageShape:
+    async def run_local(place: LocalAgents) -> AgentPageShape:
         return await page_of(
-            place.kernel, place.agents, place.org, status=wanted, name=name, limit=limit, cursor=cursor
+            place.kernel, place.agents, place.org, status=agent_status, name=name, limit=limit, cursor=cursor
         )
 
-    page = asked(url, there, here, db=db, org=org)
+    page = asked(url, run_remote, run_local, db=db, org=org)
     if as_json:
         print_json(page.plain())
         return Exit.DONE
@@ -78,44 +78,44 @@ def show_command(
 ) -> Exit:
     """Show one agent, as it is or as it was."""
 
-    async def there(client: Client) -> AgentDetail:
+    async def run_remote(client: Client) -> AgentDetail:
         return await (client.agents.get(id) if number is None else client.agents.version(id, number))
 
-    async def here(place: LocalAgents) -> AgentDetail:
+    async def run_local(place: LocalAgents) -> AgentDetail:
         agents, org = place.agents, place.org
         return detail_of(place.kernel, await (agents.get(org, id) if number is None else agents.at(org, id, number)))
 
-    show(asked(url, there, here, db=db, org=org), as_json=as_json)
+    show(asked(url, run_remote, run_local, db=db, org=org), as_json=as_json)
     return Exit.DONE
 
 
-def show(found: AgentDetail, *, as_json: bool) -> None:
+def show(agent: AgentDetail, *, as_json: bool) -> None:
     """Print one agent and its warnings."""
-    told = found.plain()
+    fields = agent.plain()
     if as_json:
-        print_json(told)
+        print_json(fields)
         return
-    for notice in found.notices:
+    for notice in agent.notices:
         err().print(f"[yellow]notice:[/] {verbatim(notice)}", soft_wrap=True)
     for name in (*_SHOWN, *_TIMES, *_TEXTS):
-        value = told.get(name)
+        value = fields.get(name)
         if value not in (None, "", [], False):
             text = value if isinstance(value, str) else pretty(value)
             out().print(f"{name:<14} {cell(text) if name in _SHOWN else verbatim(text)}", soft_wrap=True)
 
 
-def _row(one: AgentDetail) -> list[str]:
-    ids = ", ".join(entry.id for entry in one.capability_entries)
-    texts = (one.id, one.name, str(one.version), one.status)
-    return [*map(cell, texts), short(one.static_hash), cell(ids or "–")]
+def _row(agent: AgentDetail) -> list[str]:
+    ids = ", ".join(entry.id for entry in agent.capability_entries)
+    texts = (agent.id, agent.name, str(agent.version), agent.status)
+    return [*map(cell, texts), short(agent.static_hash), cell(ids or "–")]
 
 
 def _status(named: str | None) -> AgentStatus | None:
     if named is None:
         return None
-    for known in get_args(AgentStatus):
-        if named == known:
-            return known
+    for status in get_args(AgentStatus):
+        if named == status:
+            return status
     raise DefinitionError(unknown("status", named, get_args(AgentStatus)))
 
 
@@ -131,16 +131,24 @@ def create_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Keep a new agent, and print its id. Every capability that cannot be had is named, and nothing is kept then."""
-    given = read_input(file)
+    agent_input = read_input(file)
 
-    async def here(place: LocalAgents) -> AgentDetail:
-        return await _detail(place, await place.agents.create(place.org, given, author=place.author))
+    async def run_local(place: LocalAgents) -> AgentDetail:
+        return await _detail(place, await place.agents.create(place.org, agent_input, author=place.author))
 
-    made = asked(url, lambda client: client.agents.create(given), here, db=db, org=org, makes=True, principal=principal)
+    created = asked(
+        url,
+        lambda client: client.agents.create(agent_input),
+        run_local,
+        db=db,
+        org=org,
+        makes=True,
+        principal=principal,
+    )
     if as_json:
-        show(made, as_json=True)
+        show(created, as_json=True)
     else:
-        print(made.id, flush=True)
+        print(created.id, flush=True)
     return Exit.DONE
 
 
@@ -156,16 +164,16 @@ def change_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Change an agent by a JSON merge patch, whole or not at all. Every change makes a version."""
-    given = _patch(patch)
+    changes = _patch(patch)
 
-    async def there(client: Client) -> AgentDetail:
-        return await client.agents.change(id, given, version=expected)
+    async def run_remote(client: Client) -> AgentDetail:
+        return await client.agents.change(id, changes, version=expected)
 
-    async def here(place: LocalAgents) -> AgentDetail:
-        row = await place.agents.change(place.org, id, given, author=place.author, version=expected)
+    async def run_local(place: LocalAgents) -> AgentDetail:
+        row = await place.agents.change(place.org, id, changes, author=place.author, version=expected)
         return await _detail(place, row)
 
-    return _print_agent(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
+    return _print_agent(asked(url, run_remote, run_local, db=db, org=org, principal=principal), as_json=as_json)
 
 
 @guarded
@@ -180,16 +188,16 @@ def archive_command(
 ) -> Exit:
     """Archive an agent: it takes no new sessions; those that it has can only be read; its versions stay."""
 
-    async def there(client: Client) -> AgentDetail:
+    async def run_remote(client: Client) -> AgentDetail:
         return await client.agents.change(id, {"status": "archived"}, version=expected)
 
-    async def here(place: LocalAgents) -> AgentDetail:
+    async def run_local(place: LocalAgents) -> AgentDetail:
         archived = {"status": "archived"}
         return await _detail(
             place, await place.agents.change(place.org, id, archived, author=place.author, version=expected)
         )
 
-    return _print_agent(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
+    return _print_agent(asked(url, run_remote, run_local, db=db, org=org, principal=principal), as_json=as_json)
 
 
 @guarded
@@ -205,27 +213,27 @@ def rollback_command(
 ) -> Exit:
     """Write again what a version said, but for its status, as the next one. It is checked as every change is."""
 
-    async def there(client: Client) -> AgentDetail:
+    async def run_remote(client: Client) -> AgentDetail:
         return await client.agents.rollback(id, to, version=expected)
 
-    async def here(place: LocalAgents) -> AgentDetail:
+    async def run_local(place: LocalAgents) -> AgentDetail:
         row = await place.agents.rollback(place.org, id, to, author=place.author, version=expected)
         return await _detail(place, row)
 
-    return _print_agent(asked(url, there, here, db=db, org=org, principal=principal), as_json=as_json)
+    return _print_agent(asked(url, run_remote, run_local, db=db, org=org, principal=principal), as_json=as_json)
 
 
-def _patch(given: str) -> dict[str, Any]:  # JSON
-    return from_json(read_object("PATCH", given))
+def _patch(text: str) -> dict[str, Any]:  # JSON
+    return from_json(read_object("PATCH", text))
 
 
 async def _detail(place: LocalAgents, row: AgentRow) -> AgentDetail:
     return detail_of(place.kernel, await place.agents.loaded(row))
 
 
-def _print_agent(found: AgentDetail, *, as_json: bool) -> Exit:
+def _print_agent(agent: AgentDetail, *, as_json: bool) -> Exit:
     if as_json:
-        show(found, as_json=True)
+        show(agent, as_json=True)
     else:
-        out().print(f"{cell(found.name)} {cell(found.id)} has version {found.version} ({found.status})", soft_wrap=True)
+        out().print(f"{cell(agent.name)} {cell(agent.id)} has version {agent.version} ({agent.status})", soft_wrap=True)
     return Exit.DONE

@@ -45,7 +45,7 @@ def tools_command(
     A tool is approved, changed since it was approved, new, or gone. Invisible characters are shown as their numbers.
     """
 
-    async def there(client: Client) -> AgentServerStates:
+    async def run_remote(client: Client) -> AgentServerStates:
         if server is None:
             return await client.agents.servers(id)
         pages = [await client.agents.server(id, server, limit=_PAGE)]
@@ -53,27 +53,27 @@ def tools_command(
             pages.append(await client.agents.server(id, server, limit=_PAGE, cursor=pages[-1].next))
         return _joined(pages)
 
-    async def here(place: LocalAgents) -> AgentServerStates:
-        seen = await place.agents.servers.look(await place.agents.stored(place.org, id), server)
+    async def run_local(place: LocalAgents) -> AgentServerStates:
+        looked_servers = await place.agents.servers.look(await place.agents.stored(place.org, id), server)
         if server is None:
-            return server_states(seen)
-        (one,) = seen
-        pages = [server_page(one, limit=_PAGE, cursor=None)]
+            return server_states(looked_servers)
+        (looked_server,) = looked_servers
+        pages = [server_page(looked_server, limit=_PAGE, cursor=None)]
         while pages[-1].next is not None:
-            pages.append(server_page(one, limit=_PAGE, cursor=pages[-1].next))
+            pages.append(server_page(looked_server, limit=_PAGE, cursor=pages[-1].next))
         return _joined(pages)
 
-    found = asked(url, there, here, db=db, org=org)
+    states = asked(url, run_remote, run_local, db=db, org=org)
     if as_json:
-        print_json(found.plain())
+        print_json(states.plain())
         return Exit.DONE
-    rows = ([cell(text) for text in _row(one, tool)] for one in found.items for tool in one.tools)
+    rows = ([cell(text) for text in _row(state, tool)] for state in states.items for tool in state.tools)
     columns = ("SERVER", "TOOL", "STATE", "HASH", "EFFECT", "APPROVED BY", "PROBLEMS")
     out().print(table(*columns, rows=rows, folds=("PROBLEMS",)))
-    for one in found.items:
-        for told in (*([one.problem] if one.problem else ()), *one.unmatched):
-            err().print(f"[yellow]warning:[/] {verbatim(f'{one.name}: {told}')}", soft_wrap=True)
-        for line in (line for tool in one.tools for line in _difference(id, one, tool)):
+    for state in states.items:
+        for problem in (*([state.problem] if state.problem else ()), *state.unmatched):
+            err().print(f"[yellow]warning:[/] {verbatim(f'{state.name}: {problem}')}", soft_wrap=True)
+        for line in (line for tool in state.tools for line in _difference(id, state, tool)):
             out().print(one_line(line), soft_wrap=True, highlight=False, markup=False)
     return Exit.DONE
 
@@ -92,16 +92,16 @@ def approve_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Approve tools of one of an agent's own MCP servers as capset agents tools shows them, on record: all or none."""
-    wanted = dict(map(_wanted, tools))
+    hashes = dict(map(_wanted, tools))
 
-    async def there(client: Client) -> ChangedApprovals:
-        return await client.agents.approve_tools(id, server, wanted)
+    async def run_remote(client: Client) -> ChangedApprovals:
+        return await client.agents.approve_tools(id, server, hashes)
 
-    async def here(place: LocalAgents) -> ChangedApprovals:
-        done = await place.agents.approve_tools(place.org, id, server, wanted, by=place.principal)
-        return ChangedApprovals(tools=[one.name for one in done])
+    async def run_local(place: LocalAgents) -> ChangedApprovals:
+        done = await place.agents.approve_tools(place.org, id, server, hashes, by=place.principal)
+        return ChangedApprovals(tools=[approval.name for approval in done])
 
-    changed = asked(url, there, here, db=db, org=org, principal=principal)
+    changed = asked(url, run_remote, run_local, db=db, org=org, principal=principal)
     return _ended(changed, "is approved", as_json=as_json)
 
 
@@ -118,39 +118,39 @@ def withdraw_command(
 ) -> Exit:
     """Take approvals of tools of an agent's own MCP servers back, on record. The server is not asked."""
 
-    async def there(client: Client) -> ChangedApprovals:
+    async def run_remote(client: Client) -> ChangedApprovals:
         return await client.agents.withdraw_tools(id, server, tools)
 
-    async def here(place: LocalAgents) -> ChangedApprovals:
+    async def run_local(place: LocalAgents) -> ChangedApprovals:
         row = await place.agents.stored(place.org, id)
         return ChangedApprovals(tools=await place.agents.servers.withdraw(row, server, tools, place.principal))
 
-    changed = asked(url, there, here, db=db, org=org, principal=principal)
+    changed = asked(url, run_remote, run_local, db=db, org=org, principal=principal)
     return _ended(changed, "is no longer approved", as_json=as_json)
 
 
 def _joined(pages: Sequence[AgentServerState]) -> AgentServerStates:
     """Return a server with the tools of all of its pages."""
-    tools = [tool for one in pages for tool in one.tools]
+    tools = [tool for page in pages for tool in page.tools]
     return AgentServerStates(items=[pages[0].model_copy(update={"tools": tools, "next": None})])
 
 
-def _wanted(given: str) -> tuple[str, str]:
-    name, _, seen = given.rpartition("@")
-    if not name or len(seen) != _DIGITS:
+def _wanted(argument: str) -> tuple[str, str]:
+    name, _, tool_hash = argument.rpartition("@")
+    if not name or len(tool_hash) != _DIGITS:
         raise DefinitionError(
-            f"a tool is approved by its name and its whole hash, TOOL@HASH; got {given!r:.80}",
+            f"a tool is approved by its name and its whole hash, TOOL@HASH; got {argument!r:.80}",
             hint="capset agents tools ID SERVER shows it",
         )
-    return name, seen
+    return name, tool_hash
 
 
-def _ended(changed: ChangedApprovals, told: str, *, as_json: bool) -> Exit:
+def _ended(changed: ChangedApprovals, status_text: str, *, as_json: bool) -> Exit:
     if as_json:
         print_json(changed.plain())
         return Exit.DONE
     for name in changed.tools:
-        out().print(f"{verbatim(name)} {told}", soft_wrap=True)
+        out().print(f"{verbatim(name)} {status_text}", soft_wrap=True)
     if not changed.tools:
         err().print("[dim]nothing has changed[/]")
     return Exit.DONE

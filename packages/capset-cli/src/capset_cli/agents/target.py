@@ -59,8 +59,8 @@ class LocalAgents:
 
 def asked(
     url: str | None,
-    there: Callable[[Client], Awaitable[T]],
-    here: Callable[[LocalAgents], Awaitable[T]],
+    run_remote: Callable[[Client], Awaitable[T]],
+    run_local: Callable[[LocalAgents], Awaitable[T]],
     *,
     db: str | None,
     org: str | None,
@@ -74,21 +74,21 @@ def asked(
     """
     server = server_of(url, db=db, org=org, **local)
     if server is not None:
-        return ask(server, there)
+        return ask(server, run_remote)
     settings = load_settings(db=db, **local)
     if not stored:
         settings = replace(settings, db="memory://")
     elif not makes:
         existing_db(settings.db)
-    return asyncio.run(_here(settings, org, here))
+    return asyncio.run(_here(settings, org, run_local))
 
 
 async def _here(settings: Settings, org: str | None, work: Callable[[LocalAgents], Awaitable[T]]) -> T:
-    who = replace(settings.principal, org=org)
+    principal = replace(settings.principal, org=org)
     registry = Registry.installed()
     async with Kernel(store=settings.db, redis=settings.redis) as kernel:
-        with acting_here(who):
-            return await work(LocalAgents(kernel, StoredAgents(kernel, registry), who, settings.env))
+        with acting_here(principal):
+            return await work(LocalAgents(kernel, StoredAgents(kernel, registry), principal, settings.env))
 
 
 def read_input(path: Path) -> AgentInput:
@@ -96,12 +96,12 @@ def read_input(path: Path) -> AgentInput:
     data = parse(path, read_text(path, "an agent file"))
     if not isinstance(data, dict):
         raise DefinitionError(f"{path}: not an agent file: it must hold a mapping with a name")
-    given = cast("dict[str, Any]", data)
+    document = cast("dict[str, Any]", data)
     try:
-        return AgentInput.model_validate(checked_bounds(given))
+        return AgentInput.model_validate(checked_bounds(document))
     except ValidationError as error:
-        fields = validation_fields(error, list(AgentInput.model_fields), given)
+        fields = validation_fields(error, list(AgentInput.model_fields), document)
     except SchemaMismatch as error:
         fields = error.fields
-    listed = "\n".join(f"  {one}" for one in fields)
-    raise DefinitionError(f"{path}: not an agent file:\n{listed}", fields=fields)
+    lines = "\n".join(f"  {field}" for field in fields)
+    raise DefinitionError(f"{path}: not an agent file:\n{lines}", fields=fields)

@@ -41,13 +41,13 @@ def versions_command(
     """List the versions of an agent, newest first: when each was written, and by whom."""
     cursor = None if before is None else str(before)
 
-    async def there(client: Client) -> VersionPageShape:
+    async def run_remote(client: Client) -> VersionPageShape:
         return await client.agents.versions(id, limit=limit, cursor=cursor)
 
-    async def here(place: LocalAgents) -> VersionPageShape:
+    async def run_local(place: LocalAgents) -> VersionPageShape:
         return await versions_of(place.kernel, place.agents, place.org, id, limit=limit, cursor=cursor)
 
-    page = asked(url, there, here, db=db, org=org)
+    page = asked(url, run_remote, run_local, db=db, org=org)
     if as_json:
         print_json(page.plain())
         return Exit.DONE
@@ -77,21 +77,23 @@ def diff_command(
 ) -> Exit:
     """Compare two versions of an agent: what was written otherwise, and which hashes and tools moved by it."""
 
-    async def there(client: Client) -> AgentDiffShape:
+    async def run_remote(client: Client) -> AgentDiffShape:
         return await client.agents.diff(id, before, after)
 
-    async def here(place: LocalAgents) -> AgentDiffShape:
+    async def run_local(place: LocalAgents) -> AgentDiffShape:
         return await diff_of(
             place.kernel, place.agents, id, before, after, author=place.author, principal=place.principal, env=place.env
         )
 
-    found = asked(url, there, here, db=db, org=org, principal=principal, grant=grant, attribute=attribute, env=env)
+    diff = asked(
+        url, run_remote, run_local, db=db, org=org, principal=principal, grant=grant, attribute=attribute, env=env
+    )
     with ended():
         if as_json:
-            print_json(found.plain())
+            print_json(diff.plain())
         else:
-            _show_diff(found)
-    differs = bool(found.fields) or found.composition is None or found.composition.differs
+            _show_diff(diff)
+    differs = bool(diff.fields) or diff.composition is None or diff.composition.differs
     return Exit.DIFFERENT if exit_code and differs else Exit.DONE
 
 
@@ -115,29 +117,33 @@ def preview_command(
     It ends with 2 if anything is wrong with it.
     """
     path = Path(agent)
-    given = read_input(path) if path.suffix.lower() in ENDINGS else None
-    if given is not None and patch is not None:
+    agent_input = read_input(path) if path.suffix.lower() in ENDINGS else None
+    if agent_input is not None and patch is not None:
         raise DefinitionError("a patch is of a stored agent; a file is shown as it is", hint="change the file")
     change: dict[str, Any] = {} if patch is None else from_json(read_object("PATCH", patch))
 
-    async def there(client: Client) -> PreviewShape:
-        return await (client.agents.preview_change(agent, change) if given is None else client.agents.preview(given))
-
-    async def here(place: LocalAgents) -> PreviewShape:
-        agents, org = place.agents, place.org
-        found = await (agents.preview_change(org, agent, change) if given is None else agents.preview(given, org=org))
-        whose = agent if given is None else None
-        return await shown_preview(
-            place.kernel, found, author=place.author, principal=place.principal, env=place.env, id=whose
+    async def run_remote(client: Client) -> PreviewShape:
+        return await (
+            client.agents.preview_change(agent, change) if agent_input is None else client.agents.preview(agent_input)
         )
 
-    found = asked(
+    async def run_local(place: LocalAgents) -> PreviewShape:
+        agents, org = place.agents, place.org
+        preview = await (
+            agents.preview_change(org, agent, change) if agent_input is None else agents.preview(agent_input, org=org)
+        )
+        agent_id = agent if agent_input is None else None
+        return await shown_preview(
+            place.kernel, preview, author=place.author, principal=place.principal, env=place.env, id=agent_id
+        )
+
+    preview_shape = asked(
         url,
-        there,
-        here,
+        run_remote,
+        run_local,
         db=db,
         org=org,
-        stored=given is None,
+        stored=agent_input is None,
         principal=principal,
         grant=grant,
         attribute=attribute,
@@ -145,58 +151,58 @@ def preview_command(
     )
     with ended():
         if as_json:
-            print_json(found.plain())
+            print_json(preview_shape.plain())
         else:
-            _show_preview(found)
-    return Exit.DONE if found.valid else Exit.BAD_INPUT
+            _show_preview(preview_shape)
+    return Exit.DONE if preview_shape.valid else Exit.BAD_INPUT
 
 
-def _row(one: VersionShape) -> list[str]:
-    texts = (str(one.version), one.created_at or "in code", one.author or "–", one.status)
-    return [*map(cell, texts), short(one.static_hash), cell(one.name)]
+def _row(version: VersionShape) -> list[str]:
+    texts = (str(version.version), version.created_at or "in code", version.author or "–", version.status)
+    return [*map(cell, texts), short(version.static_hash), cell(version.name)]
 
 
-def _show_diff(found: AgentDiffShape) -> None:
-    for notice in found.notices:
+def _show_diff(diff: AgentDiffShape) -> None:
+    for notice in diff.notices:
         err().print(f"[yellow]notice:[/] {verbatim(notice)}", soft_wrap=True)
     console = out()
-    for line in _lines(found):
+    for line in _lines(diff):
         console.print(line, soft_wrap=True)
 
 
-def _lines(found: AgentDiffShape) -> Iterator[str]:
-    yield f"[bold]version {found.before} → {found.after}[/]"
-    yield from map(_change, found.fields)
-    if found.composition is None:
+def _lines(diff: AgentDiffShape) -> Iterator[str]:
+    yield f"[bold]version {diff.before} → {diff.after}[/]"
+    yield from map(_change, diff.fields)
+    if diff.composition is None:
         return
-    for name, one in found.composition.hashes.items():
-        moved = f"[yellow]~ {name:<10} {short(one.before)} → {short(one.after)}[/]"
-        yield moved if one.moved else f"[dim]= {name:<10} {short(one.before)}[/]"
-    tools = found.composition.tools
-    yield from (f"[green]+ tool {cell(one.name)}[/]" for one in tools.came)
-    yield from (f"[red]- tool {cell(one.name)}[/]" for one in tools.went)
-    yield from (f"[yellow]~ tool {cell(one.name)}[/]" for one in (*tools.changed, *tools.gated))
+    for name, change in diff.composition.hashes.items():
+        moved = f"[yellow]~ {name:<10} {short(change.before)} → {short(change.after)}[/]"
+        yield moved if change.moved else f"[dim]= {name:<10} {short(change.before)}[/]"
+    tools = diff.composition.tools
+    yield from (f"[green]+ tool {cell(tool.name)}[/]" for tool in tools.came)
+    yield from (f"[red]- tool {cell(tool.name)}[/]" for tool in tools.went)
+    yield from (f"[yellow]~ tool {cell(tool.name)}[/]" for tool in (*tools.changed, *tools.gated))
 
 
-def _change(one: ChangeShape) -> str:
-    sign, style = _SIGNS.get(one.kind, ("~", "yellow"))
-    sides = [cell(_value(value)) for value in (one.before, one.after) if value is not None]
-    return f"[{style}]{sign} {cell(one.path)}[/] {' → '.join(sides)}"
+def _change(change: ChangeShape) -> str:
+    sign, style = _SIGNS.get(change.kind, ("~", "yellow"))
+    sides = [cell(_value(value)) for value in (change.before, change.after) if value is not None]
+    return f"[{style}]{sign} {cell(change.path)}[/] {' → '.join(sides)}"
 
 
 def _value(value: Any) -> str:  # JSON
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _show_preview(found: PreviewShape) -> None:
-    for field in found.problems:
+def _show_preview(preview: PreviewShape) -> None:
+    for field in preview.problems:
         meant = f" (did you mean {field.did_you_mean!r}?)" if field.did_you_mean else ""
         err().print(f"[red]error:[/] {verbatim(f'{field.path}: {field.expected}{meant}')}", soft_wrap=True)
-    for conflict in found.conflicts:
+    for conflict in preview.conflicts:
         err().print(f"[red]error:[/] {verbatim(conflict.message)}", soft_wrap=True)
         if conflict.hint:
             err().print(f"[dim]hint:[/]  {verbatim(conflict.hint)}", soft_wrap=True)
-    if found.needs_admin:
-        err().print(f"[yellow]notice:[/] only an administrator enables {cell(', '.join(found.needs_admin))}")
-    if found.snapshot is not None:
-        out().print(tree_of(found.snapshot))
+    if preview.needs_admin:
+        err().print(f"[yellow]notice:[/] only an administrator enables {cell(', '.join(preview.needs_admin))}")
+    if preview.snapshot is not None:
+        out().print(tree_of(preview.snapshot))

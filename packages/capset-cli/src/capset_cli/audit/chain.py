@@ -48,14 +48,14 @@ PrivateKey = Annotated[
 @guarded
 def checkpoint_command(key: PrivateKey, db: Db = None, as_json: AsJson = False) -> Exit:
     """Sign how far the log has come, and show the checkpoint: a copy elsewhere outlives any change of the log."""
-    made = asyncio.run(_checkpoint(existing_db(load_settings(db=db).db), private_key(key)))
-    if made is None:
+    checkpoint = asyncio.run(_checkpoint(existing_db(load_settings(db=db).db), private_key(key)))
+    if checkpoint is None:
         raise DefinitionError("there are no records to sign for")
     if as_json:
-        print_json(asdict(made))
+        print_json(asdict(checkpoint))
     else:
-        print(json.dumps(asdict(made)), flush=True)
-        err().print(f"[dim]checkpoint {made.number} covers records {made.since}–{made.seq}[/]")
+        print(json.dumps(asdict(checkpoint)), flush=True)
+        err().print(f"[dim]checkpoint {checkpoint.number} covers records {checkpoint.since}–{checkpoint.seq}[/]")
     return Exit.DONE
 
 
@@ -69,19 +69,19 @@ def checkpoints_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Show the checkpoints, the oldest first; with --json, a JSON object a line, as verify --checkpoint takes them."""
-    found = asyncio.run(_checkpoints(existing_db(load_settings(db=db).db), after, limit))
+    checkpoints = asyncio.run(_checkpoints(existing_db(load_settings(db=db).db), after, limit))
     if as_json:
-        for one in found:
-            print_json(asdict(one))
+        for checkpoint in checkpoints:
+            print_json(asdict(checkpoint))
         return Exit.DONE
     rows = [
         [
-            str(one.number),
-            *map(cell, (one.time[:19].replace("T", " "), f"{one.since}–{one.seq}")),
-            short(one.hash),
-            one.key,
+            str(signed.number),
+            *map(cell, (signed.time[:19].replace("T", " "), f"{signed.since}–{signed.seq}")),
+            short(signed.hash),
+            signed.key,
         ]
-        for one in found
+        for signed in checkpoints
     ]
     out().print(table("NUMBER", "TIME", "RECORDS", "HASH", "KEY", rows=rows, folds=()))
     return Exit.DONE
@@ -206,17 +206,17 @@ def _verify_there(server: Server, *, as_json: bool) -> Exit:
                     vouched=False,
                 )
 
-    found = ask(server, walk)
+    verification = ask(server, walk)
     if as_json:
-        print_json(found.plain())
-    elif found.problem is not None:
-        err().print(f"[red]not verified:[/] {verbatim(found.problem)}", soft_wrap=True)
+        print_json(verification.plain())
+    elif verification.problem is not None:
+        err().print(f"[red]not verified:[/] {verbatim(verification.problem)}", soft_wrap=True)
     else:
-        out().print(f"the server says: {counted(found.checked, 'record')}, every hash holds", soft_wrap=True)
-        if found.covered is not None:
-            err().print(f"[dim]its key has signed for records up to {found.covered}[/]")
+        out().print(f"the server says: {counted(verification.checked, 'record')}, every hash holds", soft_wrap=True)
+        if verification.covered is not None:
+            err().print(f"[dim]its key has signed for records up to {verification.covered}[/]")
         err().print(f"[dim]{_RECORDS_ALONE}[/]", soft_wrap=True)
-    return Exit.DONE if found.ok else Exit.REFUSED
+    return Exit.DONE if verification.ok else Exit.REFUSED
 
 
 def _print_verification(
@@ -230,11 +230,11 @@ def _print_verification(
         err().print(f"[red]not verified:[/] {verbatim(verification.problem)}", soft_wrap=True)
         err().print(f"[dim]before it, every hash holds: {counted(verification.checked, 'record')}[/]")
         return
-    held = f"{counted(verification.checked, 'record')}, every hash holds"
+    summary = f"{counted(verification.checked, 'record')}, every hash holds"
     if keys or checkpoints:
-        out().print(f"[green]verified:[/] {held}")
+        out().print(f"[green]verified:[/] {summary}")
     elif verification.checked:
-        out().print(f"consistent in itself: {held}")
+        out().print(f"consistent in itself: {summary}")
     else:
         out().print("empty: there are no records, and nothing says whether there were any")
     for note in _limits(verification, keys, checkpoints, in_file=in_file):
@@ -288,7 +288,7 @@ def _verify_file(path: Path, keys: Sequence[TrustedKey], checkpoints: Sequence[C
 
 def kept_checkpoints(paths: list[Path] | None) -> list[Checkpoint]:
     """Return the checkpoints in files, one JSON object per line. Raises ``DefinitionError`` for an invalid line."""
-    found: list[Checkpoint] = []
+    collected: list[Checkpoint] = []
     for path in paths or ():
         try:
             checkpoints = checkpoints_in(existing_file(path).read_text(encoding="utf-8"))
@@ -298,8 +298,8 @@ def kept_checkpoints(paths: list[Path] | None) -> list[Checkpoint]:
             raise DefinitionError(
                 f"there are no checkpoints in {str(path)!r}", hint="capset audit checkpoints gives them"
             )
-        found += checkpoints
-    return found
+        collected += checkpoints
+    return collected
 
 
 def exported_rows(file: TextIO) -> Iterator[Mapping[str, Any]]:  # an altered row can contain any value

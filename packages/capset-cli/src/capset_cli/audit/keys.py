@@ -81,20 +81,20 @@ def pin_command(
     url, file = existing_db(load_settings(db=db).db), pins or default_pins_file()
     if forget:
         return _forget(url, file, key, as_json=as_json)
-    given = None if key is None else public_key(key)
-    made, problem = asyncio.run(_pin(url, read_pin(file, url), given))
-    if made is None:
+    trusted_key = None if key is None else public_key(key)
+    pin, problem = asyncio.run(_pin(url, read_pin(file, url), trusted_key))
+    if pin is None:
         err().print(f"[red]not pinned:[/] {verbatim(problem)}", soft_wrap=True)
         hint_at_pin(url, file)
         return Exit.REFUSED
-    write_pin(file, url, made)
-    seq = None if made.kept is None else made.kept.seq
+    write_pin(file, url, pin)
+    seq = None if pin.kept is None else pin.kept.seq
     if as_json:
-        print_json(PinShape(key=made.keys[-1].key.id, seq=seq, pins=str(file)).plain())
+        print_json(PinShape(key=pin.keys[-1].key.id, seq=seq, pins=str(file)).plain())
     else:
-        print(made.keys[-1].key.id, flush=True)
-        told = "there is no checkpoint yet" if seq is None else f"the records up to {seq} are kept with it"
-        err().print(f"[dim]{told}, in {cell(str(file))}[/]", soft_wrap=True)
+        print(pin.keys[-1].key.id, flush=True)
+        note = "there is no checkpoint yet" if seq is None else f"the records up to {seq} are kept with it"
+        err().print(f"[dim]{note}, in {cell(str(file))}[/]", soft_wrap=True)
     return Exit.DONE
 
 
@@ -115,8 +115,8 @@ def _forget(url: str, file: Path, key: Path | None, *, as_json: bool) -> Exit:
 def hint_at_pin(url: str, file: Path) -> None:
     """Say which pin a log does not hold to, if the database has one, and what to do if that is meant."""
     if read_pin(file, url) is not None:
-        told = "if another log is meant to stand in its place, remove the pin with capset audit pin --forget"
-        err().print(f"[dim]hint:  this database is pinned in {cell(str(file))}; {told}[/]", soft_wrap=True)
+        hint = "if another log is meant to stand in its place, remove the pin with capset audit pin --forget"
+        err().print(f"[dim]hint:  this database is pinned in {cell(str(file))}; {hint}[/]", soft_wrap=True)
 
 
 async def _pin(url: str, pin: Pin | None, key: PublicKey | None) -> tuple[Pin | None, str]:
@@ -177,8 +177,8 @@ def succeed_command(
         return Exit.DONE
     print(new.id, flush=True)
     if not is_signed:
-        told = f"the key {before} has not signed this: those who trust that one alone will not trust {new.id}"
-        err().print(f"[yellow]warning:[/] {told}; --key FILE names it", soft_wrap=True)
+        warning = f"the key {before} has not signed this: those who trust that one alone will not trust {new.id}"
+        err().print(f"[yellow]warning:[/] {warning}; --key FILE names it", soft_wrap=True)
     return Exit.DONE
 
 
@@ -190,9 +190,9 @@ async def _succeed(settings: Settings, new: PublicKey | CheckpointKey, old: Chec
         before = await _key_id(log)
         if old is not None and old.public.id != before:
             raise DefinitionError(f"the log is signed by the key {before}, and --key is {old.public.id}")
-        own = default_key_file(database_id(await log.digest_key()))
-        if old is None and own.exists() and (found := read_private(own)).public.id == before:
-            old = found
+        key_file = default_key_file(database_id(await log.digest_key()))
+        if old is None and key_file.exists() and (own_key := read_private(key_file)).public.id == before:
+            old = own_key
         if old is not None:
             await log.checkpoint(old, now=iso(time.time_ns()))  # the last that it may make
         act = succession_act(Ids(), public, before, old, actor_here(settings.principal))

@@ -106,16 +106,16 @@ def query_command(
 
 def _row(record: Mapping[str, Any]) -> list[str]:  # a record's values are of every JSON type
     why = record["reason"] or record["code"] or record["decision"] or "–"
-    what = record.get("act") or record["tool"]
+    subject = record.get("act") or record["tool"]
     why = _place(record) if record.get("act") and why == "–" else why
-    texts = (record["time"][:19].replace("T", " "), record["principal"], what, record["outcome"] or "–", why)
+    texts = (record["time"][:19].replace("T", " "), record["principal"], subject, record["outcome"] or "–", why)
     return [str(record["seq"]), *map(cell, texts), short(record["hash"])]
 
 
 def _place(record: Mapping[str, Any]) -> str:
     """Return what an act concerns, and where it came from."""
-    given = record["arguments"]
-    about = json.loads(given) if isinstance(given, str) else given
+    arguments = record["arguments"]
+    about = json.loads(arguments) if isinstance(arguments, str) else arguments
     parts = (f"{name}={pretty(value)}" for name, value in about.items() if name in ("id", "path", "by", "server"))
     return " ".join((*parts, *_approved(about.get("tools")), f"from {record['source']}"))
 
@@ -124,37 +124,37 @@ def _approved(tools: object) -> Iterator[str]:
     """Yield how an act left some tools of others: approved, by the beginning of a hash, or withdrawn."""
     if not isinstance(tools, Mapping):
         return
-    found = cast("Mapping[str, str | None]", tools)
-    for name, digest in islice(found.items(), _SHOWN):
+    approvals = cast("Mapping[str, str | None]", tools)
+    for name, digest in islice(approvals.items(), _SHOWN):
         yield f"{name} withdrawn" if digest is None else f"{name}={digest[:8]}…"
-    if len(found) > _SHOWN:
-        yield f"and {len(found) - _SHOWN} more"
+    if len(approvals) > _SHOWN:
+        yield f"and {len(approvals) - _SHOWN} more"
 
 
 def _act(named: str | None) -> ActName | None:
     if named is None:
         return None
-    for known in ACTS:
-        if named == known:
-            return known
+    for act in ACTS:
+        if named == act:
+            return act
     raise DefinitionError(unknown("act", named, tuple(ACTS)))
 
 
 def _kind(named: str | None) -> Kind | None:
     if named is None:
         return None
-    for known in get_args(Kind):
-        if named == known:
-            return known
+    for kind in get_args(Kind):
+        if named == kind:
+            return kind
     raise DefinitionError(unknown("kind", named, get_args(Kind)))
 
 
 def _outcome(named: str | None) -> Outcome | None:
     if named is None:
         return None
-    for known in get_args(Outcome):
-        if named == known:
-            return known
+    for outcome in get_args(Outcome):
+        if named == outcome:
+            return outcome
     raise DefinitionError(unknown("outcome", named, get_args(Outcome)))
 
 
@@ -184,8 +184,8 @@ async def _query(settings: Settings, query: AuditQuery, *, as_json: bool) -> Aud
         if as_json:
             page = await audit_page_shape(store.audit, query)
         else:  # the table shows no JSON, and so it shows records whose JSON was damaged
-            found = await store.audit.query(query)
-            page = AuditPageShape(items=[asdict(record) for record in found.items], next=found.next)
+            record_page = await store.audit.query(query)
+            page = AuditPageShape(items=[asdict(record) for record in record_page.items], next=record_page.next)
         await _note_reading(store, settings, {"by": "query", **about})
         return page
 
@@ -243,8 +243,8 @@ def _show(record: Record, *, as_json: bool) -> None:
     if as_json:
         print_json(record_data(record))
         return
-    what = record.act or record.tool
-    texts = (record.time[:19].replace("T", " "), record.principal, what, record.outcome or "–")
+    subject = record.act or record.tool
+    texts = (record.time[:19].replace("T", " "), record.principal, subject, record.outcome or "–")
     why = record.reason or (record.code if record.code != record.outcome else None)
     if record.act is not None and why is None:
         why = _place(asdict(record))
@@ -318,15 +318,15 @@ async def _write_checkpoints(audit: AuditLog, start: int, end: int, beside: Text
 
     They go to ``beside``; without it, they are only counted.
     """
-    written = number = 0
+    count = number = 0
     while page := await audit.checkpoints(after=number):
         number = page[-1].number
-        for one in page:
-            if start - 1 <= one.seq <= end:
-                written += 1
+        for checkpoint in page:
+            if start - 1 <= checkpoint.seq <= end:
+                count += 1
                 if beside is not None:
-                    beside.write(json.dumps(asdict(one)) + "\n")
-    return written
+                    beside.write(json.dumps(asdict(checkpoint)) + "\n")
+    return count
 
 
 @contextlib.contextmanager

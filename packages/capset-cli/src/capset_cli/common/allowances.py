@@ -91,18 +91,18 @@ def load_allowance(
     ``DefinitionError``, naming the problem.
     """
     variables = os.environ if environ is None else environ
-    given = given_allowance(limit, session_budget, run_budget, usage, option=option) or Allowance()
+    explicit = given_allowance(limit, session_budget, run_budget, usage, option=option) or Allowance()
     file = _named(f"{FILE}: allowance", lambda: allowance_of(read_settings(folder or Path.cwd()).get("allowance", {})))
 
     def further(variable: str, read: Callable[[str, str], T], filed: T) -> T:
-        written = variables.get(variable)
-        return filed if written is None else read(variable, written.strip())
+        text = variables.get(variable)
+        return filed if text is None else read(variable, text.strip())
 
     return _made(
-        given.limits or further("CAPSET_LIMIT", _several, file.limits),
-        given.session or further("CAPSET_SESSION_BUDGET", _perhaps, file.session),
-        given.run or further("CAPSET_RUN_BUDGET", _perhaps, file.run),
-        given.usage or further("CAPSET_USAGE_LIMIT", _several_usage, file.usage),
+        explicit.limits or further("CAPSET_LIMIT", _several, file.limits),
+        explicit.session or further("CAPSET_SESSION_BUDGET", _perhaps, file.session),
+        explicit.run or further("CAPSET_RUN_BUDGET", _perhaps, file.run),
+        explicit.usage or further("CAPSET_USAGE_LIMIT", _several_usage, file.usage),
     )
 
 
@@ -114,40 +114,40 @@ def _made(
     return Allowance(limits=limits, session=session, run=run, usage=usage)
 
 
-def _several(source: str, written: str) -> tuple[Limit, ...]:
-    return _limits(source, filter(None, map(str.strip, written.split(","))))
+def _several(source: str, text: str) -> tuple[Limit, ...]:
+    return _limits(source, filter(None, map(str.strip, text.split(","))))
 
 
-def _several_usage(source: str, written: str) -> tuple[UsageLimit, ...]:
-    return _usage_limits(source, filter(None, map(str.strip, written.split(";"))))
+def _several_usage(source: str, text: str) -> tuple[UsageLimit, ...]:
+    return _usage_limits(source, filter(None, map(str.strip, text.split(";"))))
 
 
-def _perhaps(source: str, written: str) -> Budget | None:
-    return _budget(source, written) if written else None
+def _perhaps(source: str, text: str) -> Budget | None:
+    return _budget(source, text) if text else None
 
 
-def _limits(source: str, written: Iterable[str]) -> tuple[Limit, ...]:
-    return tuple(_named(source, lambda one=one: limit_of(one)) for one in written)
+def _limits(source: str, texts: Iterable[str]) -> tuple[Limit, ...]:
+    return tuple(_named(source, lambda text=text: limit_of(text)) for text in texts)
 
 
-def _usage_limits(source: str, written: Iterable[str]) -> tuple[UsageLimit, ...]:
-    return tuple(_named(source, lambda one=one: usage_limit_of(one)) for one in written)
+def _usage_limits(source: str, texts: Iterable[str]) -> tuple[UsageLimit, ...]:
+    return tuple(_named(source, lambda text=text: usage_limit_of(text)) for text in texts)
 
 
-def _budget(source: str, written: str) -> Budget:
+def _budget(source: str, text: str) -> Budget:
     """Return the budget in ``calls=100``, ``cost=2.5`` or both."""
-    given: dict[str, Any] = {}
-    for part in written.split(","):
-        name, _, number = (one.strip() for one in part.partition("="))
+    amounts: dict[str, Any] = {}
+    for part in text.split(","):
+        name, _, number = (piece.strip() for piece in part.partition("="))
         kind = {"calls": int, "cost": float}.get(name)
         try:
-            if kind is None or name in given or "_" in number:
+            if kind is None or name in amounts or "_" in number:
                 raise ValueError
-            given[name] = kind(number)
+            amounts[name] = kind(number)
         except ValueError:
-            told = "must be calls=100, cost=2.5, or both with a comma between"
-            raise DefinitionError(f"{source} {told}; got {written!r:.80}") from None
-    return _named(source, lambda: Budget(**given))
+            requirement = "must be calls=100, cost=2.5, or both with a comma between"
+            raise DefinitionError(f"{source} {requirement}; got {text!r:.80}") from None
+    return _named(source, lambda: Budget(**amounts))
 
 
 def _named(source: str, make: Callable[[], T]) -> T:

@@ -21,18 +21,18 @@ class CallBars:
 
     def show(self, call: str, progress: Progress, *, name: str = "") -> None:
         """Show how far a call has come, with the ``name`` of its tool."""
-        told = " ".join(one for one in (name, progress.message) if one)
+        text = " ".join(part for part in (name, progress.message) if part)
         if not self._console.file.isatty() or self._console.is_dumb_terminal:
-            self.print_line(f"{progress.fraction:>4.0%} {told}")
+            self.print_line(f"{progress.fraction:>4.0%} {text}")
             return
         if self._bars is None:
             columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}", markup=False))
             self._bars = Bars(*columns, console=self._console, transient=True)
-        shown = one_line(told)
+        description = one_line(text)
         if call in self._tasks:
-            self._bars.update(self._tasks[call], completed=progress.fraction, description=shown)
+            self._bars.update(self._tasks[call], completed=progress.fraction, description=description)
             return
-        self._tasks[call] = self._bars.add_task(shown, total=1.0)
+        self._tasks[call] = self._bars.add_task(description, total=1.0)
         self._bars.update(self._tasks[call], completed=progress.fraction)
         self._bars.start()
 

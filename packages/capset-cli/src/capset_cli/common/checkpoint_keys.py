@@ -41,14 +41,14 @@ def make_private(path: Path) -> CheckpointKey:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     key = CheckpointKey.generate()
     # Whole before it has its name, so that no other process reads half of it.
-    own = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    write_new(own, key.pem(), 0o600)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    write_new(temporary, key.pem(), 0o600)
     try:
-        os.link(own, path)
+        os.link(temporary, path)
     except FileExistsError:
         return read_private(path)
     finally:
-        own.unlink()
+        temporary.unlink()
     return key
 
 
@@ -132,14 +132,14 @@ def pin_name(database: str) -> str:
 
 def _read_pins(path: Path) -> dict[str, Any]:
     try:
-        found: object = json.loads(path.read_text(encoding="utf-8"))
+        pins: object = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError):  # also where it is not UTF-8
-        found = None
-    if not isinstance(found, dict):
+        pins = None
+    if not isinstance(pins, dict):
         raise _damaged(path)
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", pins)
 
 
 def _damaged(path: Path) -> DefinitionError:

@@ -41,8 +41,8 @@ def load_configuration(path: Path, registry: Registry, upstream: Upstream) -> Co
 
 def print_warnings(path: Path, warnings: Iterable[Problem]) -> None:
     """Print the warnings of a configuration file on stderr."""
-    for one in warnings:
-        err().print(f"[yellow]warning:[/] {verbatim(f'{path}: {one}')}", soft_wrap=True)
+    for warning in warnings:
+        err().print(f"[yellow]warning:[/] {verbatim(f'{path}: {warning}')}", soft_wrap=True)
 
 
 def refuse_agent(config: Path | None, agent: str | None) -> None:

@@ -61,8 +61,8 @@ def guarded(command: Callable[P, Exit]) -> Callable[P, None]:
             _mute()
             code = Exit.FAILED
         except Exception as error:
-            code, told = _classify_error(error)
-            _print_or_mute(told, as_json=bool(kwargs.get("as_json")))
+            code, reported_error = _classify_error(error)
+            _print_or_mute(reported_error, as_json=bool(kwargs.get("as_json")))
             if isinstance(error, OSError):
                 _mute()
         raise typer.Exit(int(code))

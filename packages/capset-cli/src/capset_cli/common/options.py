@@ -47,25 +47,25 @@ def check_seconds(option: str, seconds: float | None) -> None:
 MAX_ARGUMENT_BYTES: Final = 16 * 1024 * 1024
 
 
-def read_arguments(given: str) -> bytes:
+def read_arguments(argument: str) -> bytes:
     """Return the arguments' JSON text. Raises ``DefinitionError`` if it cannot be read, or is not a JSON object."""
-    return read_object("--args", given)
+    return read_object("--args", argument)
 
 
-def read_object(option: str, given: str) -> bytes:
+def read_object(option: str, argument: str) -> bytes:
     """Return the JSON text of an object: as given, from ``@FILE``, or from stdin for ``-``.
 
     Raises ``DefinitionError``, naming the option, if it cannot be read, or is not a JSON object.
     """
-    source = "stdin" if given == "-" else given.removeprefix("@")
+    source = "stdin" if argument == "-" else argument.removeprefix("@")
     try:
-        if given == "-":
+        if argument == "-":
             text = sys.stdin.buffer.read(MAX_ARGUMENT_BYTES + 1)
-        elif given.startswith("@"):
+        elif argument.startswith("@"):
             with Path(source).open("rb") as file:
                 text = file.read(MAX_ARGUMENT_BYTES + 1).removeprefix(b"\xef\xbb\xbf")
         else:
-            text = given.encode(errors="surrogateescape")
+            text = argument.encode(errors="surrogateescape")
     except OSError as error:
         raise DefinitionError(f"{option}: {source!r} cannot be read: {error.strerror}") from None
     if len(text) > MAX_ARGUMENT_BYTES:
@@ -87,14 +87,14 @@ Until = Annotated[str | None, typer.Option(metavar="TIME", help="Only what is fr
 _HINT: Final = "write a day, or a time in ISO 8601; without an offset it is UTC"
 
 
-def instant(option: str, given: str | None) -> str | None:
+def instant(option: str, argument: str | None) -> str | None:
     """Return an option's time in the format of records: ISO 8601 UTC with six digits. Raises ``DefinitionError``."""
-    if given is None:
+    if argument is None:
         return None
     try:
-        time = datetime.fromisoformat(given)
+        time = datetime.fromisoformat(argument)
     except ValueError:
         raise DefinitionError(
-            f"{option} must be a time, such as 2026-01-31T12:00Z; got {given!r}", hint=_HINT
+            f"{option} must be a time, such as 2026-01-31T12:00Z; got {argument!r}", hint=_HINT
         ) from None
     return iso_of(time if time.tzinfo else time.replace(tzinfo=UTC))

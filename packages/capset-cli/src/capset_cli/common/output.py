@@ -81,14 +81,14 @@ def table(*columns: str, rows: Iterable[Iterable[str]], folds: Iterable[str]) ->
 
     On a narrow terminal, the columns ``folds`` wrap, and those with a text longer than ``LONGEST_WORD``.
     """
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
+    new_table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 1, 0, 0))
     lines = [list(row) for row in rows]
     for position, column in enumerate(columns):
         longest = max((cell_len(Text.from_markup(line[position]).plain) for line in lines), default=0)
-        made.add_column(column, no_wrap=column not in folds and longest <= LONGEST_WORD, overflow="fold")
+        new_table.add_column(column, no_wrap=column not in folds and longest <= LONGEST_WORD, overflow="fold")
     for line in lines:
-        made.add_row(*line)
-    return made
+        new_table.add_row(*line)
+    return new_table
 
 
 def short(digest: str | None) -> str:

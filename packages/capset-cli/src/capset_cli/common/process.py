@@ -49,8 +49,8 @@ class OneLine(logging.Formatter):
     """A formatter without tracebacks that spells out control characters, with a hint about a value that is missing."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told = f"{record.levelname.lower()}: {one_line(record.getMessage())}"
+        line = f"{record.levelname.lower()}: {one_line(record.getMessage())}"
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, MissingValue):
-            told += f"\nhint:  {error.option} {one_line(str(error.key))}=…"
-        return told
+            line += f"\nhint:  {error.option} {one_line(str(error.key))}=…"
+        return line

@@ -33,11 +33,11 @@ NamedUrl = Annotated[
 
 def written_options(**options: str | Path | Sequence[str] | None) -> str:
     """Return options as they are written, each after a space; those that were given several times as often."""
-    written = ""
+    text = ""
     for name, value in options.items():
         values = [] if value is None else [str(value)] if isinstance(value, str | Path) else value
-        written += "".join(f" --{name} {shlex.quote(one)}" for one in values)
-    return written
+        text += "".join(f" --{name} {shlex.quote(option_value)}" for option_value in values)
+    return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +70,17 @@ class Server:
             raise
 
 
-def server_of(url: str | None, **here: object) -> Server | None:
+def server_of(url: str | None, **local_options: object) -> Server | None:
     """Return the server to ask, or ``None`` for local work.
 
     A server comes from the command line or a variable, not from a file: a file planted in a folder could otherwise have
-    the key sent to its author. Raises ``DefinitionError`` if one of the options ``here``, which apply to local work
-    only, is given.
+    the key sent to its author. Raises ``DefinitionError`` if one of ``local_options``, which are for local work only,
+    is given.
     """
     named = os.environ.get("CAPSET_URL") if url is None else url
     if not named:
         return None
-    for option, value in here.items():
+    for option, value in local_options.items():
         if value is not None and value != []:
             raise DefinitionError(
                 f"--{option} is for work on this machine; a server has its own", hint="--url '' works on this machine"
@@ -88,16 +88,16 @@ def server_of(url: str | None, **here: object) -> Server | None:
     return Server(named, os.environ.get("CAPSET_KEY"))
 
 
-def named_server(url: str | None, **here: object) -> Server | None:
+def named_server(url: str | None, **local_options: object) -> Server | None:
     """Return the server that ``--url`` names, or ``None`` for local work. Raises as ``server_of`` does."""
-    return None if url is None else server_of(url, **here)
+    return None if url is None else server_of(url, **local_options)
 
 
 def ask(server: Server, question: Callable[[Client], Awaitable[T]]) -> T:
     """Return a server's answer."""
 
-    async def asked() -> T:
+    async def send_question() -> T:
         async with server.open() as client:
             return await question(client)
 
-    return asyncio.run(asked())
+    return asyncio.run(send_question())

@@ -54,32 +54,34 @@ def load_settings(
     variables = os.environ if environ is None else environ
     file = read_settings(folder or Path.cwd())
     named = variables.get("CAPSET_DB", str(file.get("db", DEFAULT_DB))) if db is None else db
-    who = variables.get("CAPSET_PRINCIPAL", str(file.get("principal", "local"))) if principal is None else principal
+    principal_id = (
+        variables.get("CAPSET_PRINCIPAL", str(file.get("principal", "local"))) if principal is None else principal
+    )
     granted = grant or file.get("grant", [])
     if not grant and "CAPSET_GRANT" in variables:
-        granted = [one.strip() for one in variables["CAPSET_GRANT"].split(",") if one.strip()]
+        granted = [permission.strip() for permission in variables["CAPSET_GRANT"].split(",") if permission.strip()]
     attributes = given_attributes(attribute) or file.get("attributes", {})
     if not attribute and "CAPSET_ATTRIBUTES" in variables:
         attributes = _object("CAPSET_ATTRIBUTES", variables["CAPSET_ATTRIBUTES"] or "{}")
     environment = file.get("env", {}) | given_env(env)
     beside = variables.get("CAPSET_REDIS", file.get("redis")) if redis is None else redis
-    acting = Principal(who, permissions=granted, attributes=attributes)
+    acting = Principal(principal_id, permissions=granted, attributes=attributes)
     return Settings(_url(named), acting, environment, beside or None)
 
 
 def given_env(env: list[str] | None) -> dict[str, Any]:
     """Return the values of ``--env``, each ``KEY=VALUE``. Raises ``DefinitionError`` for a malformed one."""
-    return dict(_entry("--env", one) for one in env or ())
+    return dict(_entry("--env", entry) for entry in env or ())
 
 
 def given_attributes(attribute: list[str] | None) -> dict[str, Any]:
     """Return the values of ``--attribute``, each ``KEY=VALUE``. Raises ``DefinitionError`` for a duplicate name."""
-    found: dict[str, Any] = {}
-    for name, value in (_entry("--attribute", one) for one in attribute or ()):
-        if name in found:
+    attributes: dict[str, Any] = {}
+    for name, value in (_entry("--attribute", entry) for entry in attribute or ()):
+        if name in attributes:
             raise DefinitionError(f"--attribute {name} is given twice: an attribute has one value")
-        found[name] = value
-    return found
+        attributes[name] = value
+    return attributes
 
 
 def existing_db(url: str) -> str:
@@ -96,24 +98,24 @@ def has_db(url: str) -> bool:
     return scheme != "sqlite" or Path(path).exists()
 
 
-def _entry(option: str, given: str) -> tuple[str, Any]:
-    key, separator, value = given.partition("=")
+def _entry(option: str, text: str) -> tuple[str, Any]:
+    key, separator, value = text.partition("=")
     if not separator or not key:
-        raise DefinitionError(f"{option} must be KEY=VALUE, such as tier=pro; got {given!r}")
+        raise DefinitionError(f"{option} must be KEY=VALUE, such as tier=pro; got {text!r}")
     try:
         return key, from_json(value.encode(), allow_inf_nan=False)
     except ValueError:  # no JSON, or no UTF-8: that is refused where it is used
         return key, value
 
 
-def _object(variable: str, given: str) -> dict[str, Any]:
+def _object(variable: str, text: str) -> dict[str, Any]:
     try:
-        found: object = from_json(given.encode(), allow_inf_nan=False)
+        decoded: object = from_json(text.encode(), allow_inf_nan=False)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        decoded = None
+    if not isinstance(decoded, dict):
         raise DefinitionError(f'{variable} must be a JSON object, such as {{"tier": "pro"}}')
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", decoded)
 
 
 def _url(named: str) -> str:
@@ -148,7 +150,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
         if not isinstance(data.get(key, ""), str):
             raise DefinitionError(f"{FILE}: {key} must be text; got {data[key]!r}")
     grant = data.get("grant", [])
-    if not isinstance(grant, list) or not all(isinstance(one, str) for one in grant):  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(grant, list) or not all(isinstance(permission, str) for permission in grant):  # pyright: ignore[reportUnknownVariableType]
         raise DefinitionError(f"{FILE}: grant must be a list of permissions; got {grant!r}")
     if not isinstance(data.get("env", {}), dict):
         raise DefinitionError(f"{FILE}: env must be a table, such as [env]; got {data['env']!r}")

@@ -27,12 +27,12 @@ def warn_of_sources(configuration: Configuration, pins: Collection[ToolPin], db:
     from capset_connect.config_file.source_checks import source_problems
 
     print_warnings(configuration.path, asyncio.run(source_problems(configuration)))
-    approved = {one.server for one in pins}
+    approved = {pin.server for pin in pins}
     where = written_options(config=configuration.path, db=db)
     for source in configuration.sources:
         if source.pin_key not in approved and _needs_approval(source):
-            told = f"{source.pin_key}: no tool is approved: capset mcp approve{where} {source.pin_key}"
-            err().print(f"[yellow]warning:[/] {verbatim(told)}", soft_wrap=True)
+            warning = f"{source.pin_key}: no tool is approved: capset mcp approve{where} {source.pin_key}"
+            err().print(f"[yellow]warning:[/] {verbatim(warning)}", soft_wrap=True)
 
 
 def _needs_approval(source: Source) -> bool:

@@ -108,22 +108,24 @@ def find_served(
     upstream = Upstream(db)
     if config is not None:
         configuration = load_configuration(config, registry, upstream)
-        own = configuration.agent if session is None else None
-        return Served(configuration.within(registry), own, configuration, config, allowance, upstream)
+        served_agent = configuration.agent if session is None else None
+        return Served(configuration.within(registry), served_agent, configuration, config, allowance, upstream)
     if agent is None and session is None:
         raise DefinitionError("say whose tools to serve: --agent, --config, or --session to go on with one")
     if agent is None:
         return Served(registry, None, allowance=allowance, upstream=upstream)
-    found = find_agent(registry, agent, upstream)
-    is_in_file = isinstance(found, Agent) and agent not in registry.agents
+    named_agent = find_agent(registry, agent, upstream)
+    is_in_file = isinstance(named_agent, Agent) and agent not in registry.agents
     file = Path(agent) if is_in_file else None
-    return Served(registry, found, file=file, allowance=allowance, upstream=upstream)
+    return Served(registry, named_agent, file=file, allowance=allowance, upstream=upstream)
 
 
 def announce(session: Session) -> None:
     """Print on stderr the agent, its principal and its session."""
-    told = f"serving {session.snapshot.composition.block.name} as {session.snapshot.principal.id}, session {session.id}"
-    err().print(f"[dim]{cell(told)}[/]", soft_wrap=True)
+    message = (
+        f"serving {session.snapshot.composition.block.name} as {session.snapshot.principal.id}, session {session.id}"
+    )
+    err().print(f"[dim]{cell(message)}[/]", soft_wrap=True)
 
 
 @asynccontextmanager
@@ -149,10 +151,10 @@ async def open_kernel(
     or for a session whose agent is defined only in code that is not here; and ``DefinitionError`` if the database of a
     stored agent or session does not exist. ``generator`` runs agents.
     """
-    who, agent, registry = settings.principal, served.agent, served.registry
+    principal, agent, registry = settings.principal, served.agent, served.registry
     db = settings.db if isinstance(agent, Agent) else existing_db(settings.db)
-    made = make_kernel(db, served.configuration, served.allowance, generator=generator, redis=settings.redis)
-    async with made if served.upstream is None else served.upstream.opened(made, db) as kernel:
+    new_kernel = make_kernel(db, served.configuration, served.allowance, generator=generator, redis=settings.redis)
+    async with new_kernel if served.upstream is None else served.upstream.opened(new_kernel, db) as kernel:
         if is_kept and agent is not None:
             yield kernel, await _enter_ensured_session(kernel, served, settings)
             return
@@ -160,12 +162,12 @@ async def open_kernel(
             yield kernel, await _of_stored(kernel, registry, str(agent), settings)
             return
         if agent is None:
-            agent = await _agent_of(kernel, served, session_id or "", who)
-            async with kernel.open(agent, principal=who, env=settings.env, session_id=session_id) as session:
+            agent = await _agent_of(kernel, served, session_id or "", principal)
+            async with kernel.open(agent, principal=principal, env=settings.env, session_id=session_id) as session:
                 yield kernel, session
             return
-        row = served.new_session(kernel, agent, who)
-        session = await kernel.enter(row, agent, principal=who, env=settings.env)
+        row = served.new_session(kernel, agent, principal)
+        session = await kernel.enter(row, agent, principal=principal, env=settings.env)
         await kernel.store.sessions.create(row)
         yield kernel, session
 
@@ -175,16 +177,16 @@ async def _enter_ensured_session(kernel: Kernel, served: Served, settings: Setti
 
     For an agent that is stored or in code, servers use the same id. An agent in a file is identified by its path.
     """
-    who, agent = settings.principal, served.agent
+    principal, agent = settings.principal, served.agent
     if isinstance(agent, Agent) and served.file is not None:
         named = str(served.file.resolve()), agent.name
-        row = served.new_session(kernel, agent, who)
+        row = served.new_session(kernel, agent, principal)
     else:
         loaded = await _loaded(kernel, served.registry, agent.name if isinstance(agent, Agent) else str(agent))
         named, agent = (loaded.id,), loaded.agent
-        row = new_session_row(kernel, loaded, who)
+        row = new_session_row(kernel, loaded, principal)
     row = await ensure_session(kernel, row, *named)
-    return await kernel.enter(row, agent, principal=who, env=settings.env)
+    return await kernel.enter(row, agent, principal=principal, env=settings.env)
 
 
 async def _of_stored(kernel: Kernel, registry: Registry, id: str, settings: Settings) -> Session:
@@ -211,13 +213,13 @@ def _id(named: str) -> UUID | None:
         return None
 
 
-async def _agent_of(kernel: Kernel, served: Served, session: str, who: Principal) -> Agent:
+async def _agent_of(kernel: Kernel, served: Served, session: str, principal: Principal) -> Agent:
     row = await kernel.find_session(session)
     if row is None:
         # The kernel's message for another principal's session: neither reveals whether it exists.
         hint = "leave --session out to start one; its id is printed"
-        raise NotFound(f"there is no session {session!r} of {who.id!r}", hint=hint)
-    check_owner(row, who)
+        raise NotFound(f"there is no session {session!r} of {principal.id!r}", hint=hint)
+    check_owner(row, principal)
     definition, file = read_definition(row.definition)
     registry = served.registry
     try:
@@ -230,8 +232,8 @@ async def _agent_of(kernel: Kernel, served: Served, session: str, who: Principal
     except (Conflict, DefinitionError) as error:
         if file is None or file[0] != "config" or served.configuration is not None:
             raise
-        told = f"is one of a configuration file: give --config {shlex.quote(str(file[1]))} with it"
-        raise type(error)(f"the session {session!r} {told}") from None
+        advice = f"is one of a configuration file: give --config {shlex.quote(str(file[1]))} with it"
+        raise type(error)(f"the session {session!r} {advice}") from None
 
 
 async def _with_sources(kernel: Kernel, registry: Registry, upstream: Upstream, file: Path, session: str) -> Registry:
@@ -242,10 +244,10 @@ async def _with_sources(kernel: Kernel, registry: Registry, upstream: Upstream, 
     try:
         declared = read_all_sources(file, registry)
     except DefinitionError as error:
-        told = f"the session {session!r} needs the MCP servers and APIs of its agent's file; {error.message}"
-        raise DefinitionError(told, hint=error.hint) from None
-    new = [one for one in declared if one.capability not in registry.capabilities]
-    return registry.extended([await upstream.capability(one, kernel) for one in new])
+        message = f"the session {session!r} needs the MCP servers and APIs of its agent's file; {error.message}"
+        raise DefinitionError(message, hint=error.hint) from None
+    new = [source for source in declared if source.capability not in registry.capabilities]
+    return registry.extended([await upstream.capability(source, kernel) for source in new])
 
 
 def find_definition(registry: Registry, named: str, db: str) -> Agent | UUID:
@@ -260,16 +262,16 @@ def find_definition(registry: Registry, named: str, db: str) -> Agent | UUID:
     try:
         return find_agent(registry, named, Upstream(db))
     except NotFound as error:
-        known = f"; nor is a capability of that name installed: {', '.join(registry.capabilities)}"
-        raise NotFound(f"{error.message}{known}", hint="or name an agent file by its path") from None
+        note = f"; nor is a capability of that name installed: {', '.join(registry.capabilities)}"
+        raise NotFound(f"{error.message}{note}", hint="or name an agent file by its path") from None
 
 
-async def load(registry: Registry, found: Agent | UUID, db: str, *, org: str | None = None) -> Agent:
+async def load(registry: Registry, agent: Agent | UUID, db: str, *, org: str | None = None) -> Agent:
     """Return an agent, loading a stored one of ``org`` by its id. Raises ``NotFound`` if there is none."""
-    if isinstance(found, Agent):
-        return found
+    if isinstance(agent, Agent):
+        return agent
     async with Kernel(store=existing_db(db)) as kernel:
-        loaded = await StoredAgents(kernel, registry).get(org, str(found))
+        loaded = await StoredAgents(kernel, registry).get(org, str(agent))
     for notice in loaded.notices:
         err().print(f"[yellow]warning:[/] {verbatim(notice)}", soft_wrap=True)
     return loaded.agent
@@ -286,13 +288,13 @@ async def agent_of(registry: Registry, link: CapabilityLink, org: str | None, db
         return await load(registry, UUID(link.agent_id), db, org=org)
     except (ValueError, NotFound):
         pass  # not an id, or of an agent that is not stored here
-    found = registry.agents.get(link.agent_name) or _alone(registry, link.agent_name)
-    if found is None:
+    agent = registry.agents.get(link.agent_name) or _alone(registry, link.agent_name)
+    if agent is None:
         raise NotFound(
             f"there is no agent {link.agent_id!r}, and none named {link.agent_name!r}, installed or stored here",
             hint="name today's with --agent: a file, an installed agent, or the id of a stored one",
         )
-    return found
+    return agent
 
 
 def _alone(registry: Registry, named: str) -> Agent | None:

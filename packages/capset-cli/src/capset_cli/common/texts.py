@@ -13,11 +13,11 @@ class _Spelling(dict[int, str]):
     """A table for ``str.translate`` that spells out hidden characters; filled as characters are met."""
 
     def __missing__(self, code: int) -> str:
-        shown = chr(code)
-        if shown not in "\n\t" and unicodedata.category(shown) in _HIDDEN:
-            shown = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
-        self[code] = shown
-        return shown
+        spelling = chr(code)
+        if spelling not in "\n\t" and unicodedata.category(spelling) in _HIDDEN:
+            spelling = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+        self[code] = spelling
+        return spelling
 
 
 _SPELLING: Final = _Spelling()

@@ -119,19 +119,21 @@ def run_command(
     text = sys.stdin.read() if task == "-" else task
     waits = sys.stdin.isatty() if wait is None else wait
     place = written_options(url=url, db=db)
-    again = written_options(config=config, model=model, principal=principal, grant=grant, attribute=attribute, env=env)
-    asked = _Options(agent, session, approver, waits, as_json, place, again + place)
+    resume_options = written_options(
+        config=config, model=model, principal=principal, grant=grant, attribute=attribute, env=env
+    )
+    options = _Options(agent, session, approver, waits, as_json, place, resume_options + place)
 
     async def work(talk: Talk) -> Exit:
         view = TurnView(as_json=as_json)
-        code = await _turn(talk, view, text, asked)
+        code = await _turn(talk, view, text, options)
         if code is None:
             raise KeyboardInterrupt
         return code
 
     return _converse(
         work,
-        asked,
+        options,
         url,
         model=model,
         allow_model=allow_model,
@@ -173,14 +175,14 @@ def chat_command(
 
     --resume goes on with a session, also with a turn in it that waits for an approval.
     """
-    asked = _Options(agent, session, approver, True, as_json, written_options(url=url, db=db), "")
+    options = _Options(agent, session, approver, True, as_json, written_options(url=url, db=db), "")
 
     async def work(talk: Talk) -> Exit:
-        return await _chat(talk, asked)
+        return await _chat(talk, options)
 
     return _converse(
         work,
-        asked,
+        options,
         url,
         model=model,
         allow_model=allow_model,
@@ -198,7 +200,7 @@ def chat_command(
 
 def _converse(
     work: Callable[[Talk], Awaitable[Exit]],
-    asked: _Options,
+    options: _Options,
     url: str | None,
     *,
     model: str | None,
@@ -214,16 +216,22 @@ def _converse(
     db: str | None,
 ) -> Exit:
     """Open the conversation that is asked for, and do something in it."""
-    here = {"model": model, "allow-model": allow_model, "config": config, "grant": grant, "attribute": attribute}
-    here |= {"env": env, "principal": principal, "db": db, "approver": asked.approver, "record": record}
-    here |= {"usage-limit": usage_limit}
-    if (server := server_of(url, **here)) is not None:
-        return asyncio.run(_remote(work, server, asked))
-    runner = make_runner(model, allow_model or (), *limits, record=record, append=asked.session is not None)
+    local_options = {
+        "model": model,
+        "allow-model": allow_model,
+        "config": config,
+        "grant": grant,
+        "attribute": attribute,
+    }
+    local_options |= {"env": env, "principal": principal, "db": db, "approver": options.approver, "record": record}
+    local_options |= {"usage-limit": usage_limit}
+    if (server := server_of(url, **local_options)) is not None:
+        return asyncio.run(_remote(work, server, options))
+    runner = make_runner(model, allow_model or (), *limits, record=record, append=options.session is not None)
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     allowance = load_allowance(None, None, None, usage_limit)
-    served = find_served(Registry.installed(), asked.agent, asked.session, config, settings.db, allowance)
-    return asyncio.run(_local(work, settings, served, runner, asked))
+    served = find_served(Registry.installed(), options.agent, options.session, config, settings.db, allowance)
+    return asyncio.run(_local(work, settings, served, runner, options))
 
 
 async def _local(
@@ -231,12 +239,12 @@ async def _local(
     settings: Settings,
     served: Served,
     runner: AgentRunner,
-    asked: _Options,
+    options: _Options,
 ) -> Exit:
-    async with open_kernel(settings, served, asked.session, generator=runner) as (kernel, session):
+    async with open_kernel(settings, served, options.session, generator=runner) as (kernel, session):
         row = await kernel.find_session(session.id)
         assert row is not None  # noqa: S101  # it has just been opened
-        talk = LocalTalk(kernel, row, session, settings, asked.approver)
+        talk = LocalTalk(kernel, row, session, settings, options.approver)
         watching = asyncio.create_task(talk.turns.watch())
         try:
             return await work(talk)
@@ -246,14 +254,14 @@ async def _local(
                 await watching
 
 
-async def _remote(work: Callable[[Talk], Awaitable[Exit]], server: Server, asked: _Options) -> Exit:
+async def _remote(work: Callable[[Talk], Awaitable[Exit]], server: Server, options: _Options) -> Exit:
     async with server.open() as client, _second(server) as approver:
-        if asked.session is None:
-            if asked.agent is None:
+        if options.session is None:
+            if options.agent is None:
                 raise DefinitionError("say which agent: its id on the server, or --session to go on with one")
-            session = (await client.sessions.create(asked.agent)).id
+            session = (await client.sessions.create(options.agent)).id
         else:
-            session = (await client.sessions.get(asked.session)).id
+            session = (await client.sessions.get(options.session)).id
         return await work(RemoteTalk(client, session, approver))
 
 
@@ -268,20 +276,20 @@ async def _second(server: Server) -> AsyncGenerator[Client | None]:
         yield client
 
 
-async def _chat(talk: Talk, asked: _Options) -> Exit:
-    view = TurnView(as_json=asked.as_json)
+async def _chat(talk: Talk, options: _Options) -> Exit:
+    view = TurnView(as_json=options.as_json)
     view.tell(f"[dim]session {cell(talk.session)}; Ctrl-D ends the chat[/]")
-    if asked.session is not None and (past := await talk.past()) and past[-1].type not in ENDINGS:
-        await _turn(talk, view, None, asked)
+    if options.session is not None and (past := await talk.past()) and past[-1].type not in ENDINGS:
+        await _turn(talk, view, None, options)
     while True:
         try:
-            line = await asyncio.to_thread(_read_line, "" if asked.as_json else "> ")
+            line = await asyncio.to_thread(_read_line, "" if options.as_json else "> ")
         except EOFError:
             return Exit.DONE
         if not line.strip():
             continue
         try:
-            await _turn(talk, view, line, asked)
+            await _turn(talk, view, line, options)
         except TurnSuspended as waiting:
             view.tell(f"[yellow]{cell(waiting.message)}[/]")
 
@@ -295,7 +303,7 @@ def _read_line(prompt: str) -> str:
     return line.rstrip("\n")
 
 
-async def _turn(talk: Talk, view: TurnView, content: str | None, asked: _Options) -> Exit | None:
+async def _turn(talk: Talk, view: TurnView, content: str | None, options: _Options) -> Exit | None:
     """Run one turn, or go on with the newest one; return its exit code, ``None`` after Ctrl-C.
 
     Of a turn that has ended since, such as one that its server went on with, the end is shown.
@@ -307,7 +315,7 @@ async def _turn(talk: Talk, view: TurnView, content: str | None, asked: _Options
         turn, after = past[-1].turn, past[-1].seq
         if past[-1].type in ENDINGS or await talk.is_pending():
             # The requests are shown again, with all since the turn began or was resumed.
-            after = max((one.seq for one in past if one.type in ("turn.started", "turn.resumed")), default=0)
+            after = max((event.seq for event in past if event.type in ("turn.started", "turn.resumed")), default=0)
     else:
         content.encode()  # text that is no UTF-8 is bad input
         turn, after = await talk.send(content)
@@ -318,7 +326,7 @@ async def _turn(talk: Talk, view: TurnView, content: str | None, asked: _Options
         interrupted = True
         following.cancel()
 
-    following = asyncio.ensure_future(_follow(talk, view, turn, after, asked))
+    following = asyncio.ensure_future(_follow(talk, view, turn, after, options))
     on_ending(interrupt)
     try:
         return await following
@@ -333,7 +341,7 @@ async def _turn(talk: Talk, view: TurnView, content: str | None, asked: _Options
         view.clear()
 
 
-async def _follow(talk: Talk, view: TurnView, turn: str, after: int, asked: _Options) -> Exit:
+async def _follow(talk: Talk, view: TurnView, turn: str, after: int, options: _Options) -> Exit:
     requests: list[EventShape] = []
     async for event in talk.events(turn, after):
         view.show(event)
@@ -346,10 +354,10 @@ async def _follow(talk: Talk, view: TurnView, turn: str, after: int, asked: _Opt
             requests = []
             if not decided:
                 for approval in event.data["approvals"]:
-                    approve = f"capset approvals approve {approval}{talk.approve_options}{asked.place}"
+                    approve = f"capset approvals approve {approval}{talk.approve_options}{options.place}"
                     view.tell(f"[yellow]waits for an approval:[/] {cell(approve)}")
-                if not asked.waits:
-                    view.tell(f"[dim]then: capset run --session {cell(talk.session + asked.again)}[/]")
+                if not options.waits:
+                    view.tell(f"[dim]then: capset run --session {cell(talk.session + options.again)}[/]")
                     return Exit.REFUSED
     return Exit.FAILED
 
@@ -396,12 +404,12 @@ def _ask(*, is_masked: bool = False) -> Answer | str | None:
             case "e" | "edit":
                 print("arguments as JSON: ", end="", file=sys.stderr, flush=True)
                 try:
-                    given = from_json(sys.stdin.readline())
+                    arguments = from_json(sys.stdin.readline())
                 except ValueError as error:
                     print(f"this is not JSON: {error}", file=sys.stderr)
                     continue
-                if isinstance(given, dict):
-                    return Answer(approved=True, arguments=cast("dict[str, Any]", given))
+                if isinstance(arguments, dict):
+                    return Answer(approved=True, arguments=cast("dict[str, Any]", arguments))
                 print("arguments are a JSON object", file=sys.stderr)
             case _:
                 pass

@@ -99,8 +99,8 @@ class LocalTalk:
         async def opening(hooks: Hooks) -> Session:
             return await self.reopen(self._row, {}, hooks)
 
-        who = self._settings.principal
-        caller = {"kind": "local", "principal": f"{who.kind}:{who.id}"}
+        principal = self._settings.principal
+        caller = {"kind": "local", "principal": f"{principal.kind}:{principal.id}"}
         begun = await self.turns.begin(self._row, NewTurn(content, self._kernel.new_id(), caller, opening))
         return begun.turn, begun.last - 1
 
@@ -125,21 +125,21 @@ class LocalTalk:
 
     async def past(self) -> list[EventShape]:
         """Return the events so far of the session's newest turn."""
-        found, after = list[EventShape](), 0
+        events, after = list[EventShape](), 0
         while page := (await self._kernel.store.events.read(self.session, after=after, limit=_PAGE)).items:
-            found += map(event_shape, page)
+            events += map(event_shape, page)
             after = page[-1].seq
-        return [one for one in found if one.turn == found[-1].turn]
+        return [event for event in events if event.turn == events[-1].turn]
 
     async def is_pending(self) -> bool:
         """Return whether a request waits for its answer."""
-        asked = ApprovalQuery(self._row.org, "pending", self.session, limit=1)
-        return bool((await self._kernel.approvals.list(asked)).items)
+        query = ApprovalQuery(self._row.org, "pending", self.session, limit=1)
+        return bool((await self._kernel.approvals.list(query)).items)
 
     async def cancel(self, turn: str) -> None:
         """Cancel a turn."""
-        who = self._settings.principal
-        await self.turns.cancel(self._row, turn, by=f"{who.kind}:{who.id}")
+        principal = self._settings.principal
+        await self.turns.cancel(self._row, turn, by=f"{principal.kind}:{principal.id}")
 
     async def unmasked(self, approval: str) -> Any:
         """Return the arguments of a request, as they are shown to the approver."""
@@ -182,12 +182,12 @@ class RemoteTalk:
 
     async def past(self) -> list[EventShape]:
         """Return the events so far of the session's newest turn."""
-        found = list[EventShape]()
+        events = list[EventShape]()
         async with self._client.sessions.events(self.session, follow=False) as stream, aclosing(stream):
             async for event in stream:
                 if isinstance(event, EventShape):
-                    found.append(event)
-        return [one for one in found if one.turn == found[-1].turn]
+                    events.append(event)
+        return [event for event in events if event.turn == events[-1].turn]
 
     async def is_pending(self) -> bool:
         """Return whether a request waits for its answer."""

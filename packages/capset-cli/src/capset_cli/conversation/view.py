@@ -134,9 +134,9 @@ class TurnView:
             self._held.append(str(event.data["text"]))
 
     def _print_held(self) -> None:
-        held, self._held = self._held, []
-        if held:
-            self._print_text("".join(held))
+        pieces, self._held = self._held, []
+        if pieces:
+            self._print_text("".join(pieces))
 
     def _end(self, data: dict[str, Any]) -> None:
         output = data["output"]

@@ -105,8 +105,10 @@ async def _read(console: Console, demo: Demo) -> str | None:
 
 async def _serve(console: Console, done: DemoShape, sources: list[Path]) -> DemoShape:
     doors = await walk_doors(console, Path(done.folder), sources)
-    surprises = [f"the door {one.door} ended as {one.outcome}" for one in doors or () if one.outcome != "succeeded"]
-    if doors is not None and ([one.door for one in doors] != DOORS or len({one.runtime_hash for one in doors}) != 1):
+    surprises = [f"the door {door.door} ended as {door.outcome}" for door in doors or () if door.outcome != "succeeded"]
+    if doors is not None and (
+        [door.door for door in doors] != DOORS or len({door.runtime_hash for door in doors}) != 1
+    ):
         surprises.append("not every door left its record, with one runtime_hash")
     _show_surprises(surprises)
     return done.model_copy(update={"doors": doors, "surprises": [*done.surprises, *surprises]})

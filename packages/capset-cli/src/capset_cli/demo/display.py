@@ -36,8 +36,8 @@ def show_call(
     """Show one call in one line: the tool, its arguments, and the outcome."""
     mark = "[green]✓[/]" if result.success else "[red]✗[/]"
     came = json.dumps(data, ensure_ascii=False) if result.error is None else result.error.message
-    given = json.dumps(arguments, ensure_ascii=False)
-    line = f"{mark} [bold]{tool}[/] {cell(_cut(given, 60))} [dim]→[/] {cell(came)}"
+    arguments_text = json.dumps(arguments, ensure_ascii=False)
+    line = f"{mark} [bold]{tool}[/] {cell(_cut(arguments_text, 60))} [dim]→[/] {cell(came)}"
     console.print(line, no_wrap=True, overflow="ellipsis", soft_wrap=False)
 
 
@@ -55,7 +55,7 @@ def show_progress(console: Console, data: Any) -> None:
 
 def show_doors(console: Console, doors: list[DoorShape]) -> None:
     """Show the record of each interface."""
-    rows = ((one.door, one.tool, one.outcome, short(one.runtime_hash), one.record) for one in doors)
+    rows = ((door.door, door.tool, door.outcome, short(door.runtime_hash), door.record) for door in doors)
     console.print(
         table("DOOR", "TOOL", "OUTCOME", "RUNTIME", "RECORD", rows=(map(cell, row) for row in rows), folds=())
     )
@@ -108,13 +108,13 @@ class Calls:
 def show_skipped(console: Console, skipped: Sequence[str]) -> None:
     """Print the files that were skipped, each with its reason; many of one reason in one line."""
     paths: dict[str, list[str]] = {}
-    for one in skipped:
-        path, _, reason = one.partition(": ")
+    for line in skipped:
+        path, _, reason = line.partition(": ")
         paths.setdefault(reason, []).append(path)
     for reason, names in paths.items():
         if len(names) > _NAMED:
-            told = f"{len(names)} files, {names[0]} and others"
-            console.print(f"[yellow]skipped[/] {cell(told)}: {cell(reason)}", soft_wrap=True)
+            summary = f"{len(names)} files, {names[0]} and others"
+            console.print(f"[yellow]skipped[/] {cell(summary)}: {cell(reason)}", soft_wrap=True)
             continue
         for name in names:
             console.print(f"[yellow]skipped[/] {cell(name)}: {cell(reason)}", soft_wrap=True)

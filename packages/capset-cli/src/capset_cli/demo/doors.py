@@ -141,9 +141,9 @@ async def _approved(console: Console, client: Client, editor: Client, session: s
         return _print_call(console, "client", "publish", await client.call(session, "publish", {"title": TITLE}))
 
     calls = [await publish(), await publish()]
-    if (asked := calls[-1].approval) is not None:
-        decided = await editor.approvals.approve(asked)
-        console.print(f"[bold]editor[/] {decided.status} the request {cell(asked)}")
+    if (approval := calls[-1].approval) is not None:
+        decided = await editor.approvals.approve(approval)
+        console.print(f"[bold]editor[/] {decided.status} the request {cell(approval)}")
     return [*calls, await publish()]
 
 
@@ -155,10 +155,10 @@ async def _limited(console: Console, client: Client, folder: Path, session: str)
 
     first = await announce()
     agent = Agent("announcer", uses=[press])
-    async with Kernel(store=store_of(folder)) as kernel, kernel.open(agent, principal=CLIENT) as own:
-        result = await own.try_message(own.message("announce", {"title": TITLE}))
-        made = CallShape.model_validate(call_data(result, result.data, own.id))
-        second = _print_call(console, "beside the server", "announce", made)
+    async with Kernel(store=store_of(folder)) as kernel, kernel.open(agent, principal=CLIENT) as local_session:
+        result = await local_session.try_message(local_session.message("announce", {"title": TITLE}))
+        local_call = CallShape.model_validate(call_data(result, result.data, local_session.id))
+        second = _print_call(console, "beside the server", "announce", local_call)
     return [first, second, await announce()]
 
 
@@ -172,10 +172,10 @@ def _print_call(console: Console, where: str, tool: str, call: CallShape) -> Ove
 def surprises_of(calls: list[OversightShape]) -> list[str]:
     """Return the unexpected outcomes."""
     surprises = [
-        f"{tool} should have ended with {code or 'its result'}, not with {one.code}"
-        for one, (tool, code) in zip(calls, EXPECTED, strict=True)
-        if one.code != code
+        f"{tool} should have ended with {code or 'its result'}, not with {call.code}"
+        for call, (tool, code) in zip(calls, EXPECTED, strict=True)
+        if call.code != code
     ]
-    if len({one.approval for one in calls if one.approval is not None}) > 1:
+    if len({call.approval for call in calls if call.approval is not None}) > 1:
         surprises.append("two equal calls opened two requests for an approval")
     return surprises

@@ -73,8 +73,8 @@ class Demo:
         await self._ask("stateless_todo_list.write_todos", todos=_todos(2))
         self.report = render_report(Findings(files, total, mean, hits, notes, opening["content"]))
         await self._ask("session_file_system.write_file", path="/report.md", content=self.report)
-        kept = await self._ask("session_file_system.read_file", path="/report.md")
-        self.report = kept["content"]
+        stored = await self._ask("session_file_system.read_file", path="/report.md")
+        self.report = stored["content"]
         await self._ask("stateless_todo_list.write_todos", todos=_todos(3))
         write, stat = "session_file_system.write_file", "session_file_system.stat_file"
         await self.calls.refused(self._visitor, "permission_denied", write, path="/x.md", content="mine now")
@@ -123,20 +123,20 @@ class Findings:
     opening: str
 
 
-def render_report(found: Findings) -> str:
+def render_report(findings: Findings) -> str:
     """Return the findings as Markdown."""
-    lines = ["# What is in these files", "", f"{counted(len(found.files), 'file')}. The largest:", ""]
+    lines = ["# What is in these files", "", f"{counted(len(findings.files), 'file')}. The largest:", ""]
     lines += ["| file | bytes |", "|---|---:|"]
-    lines += [f"| {entry['path']} | {entry['size_bytes']:,} |" for entry in found.files[:3]]
-    lines += ["", f"Together {found.total:,} bytes, {found.mean:,.1f} on average.", ""]
-    many = " or more" if found.hits["truncated"] else ""
-    lines += [f"The word *hash* stands in {found.hits['match_count']}{many} lines. The first:", ""]
-    lines += [f"- `{hit['path']}:{hit['line']}`: {hit['text'].strip()}" for hit in found.hits["matches"][:5]]
-    if found.headings["matches"]:
+    lines += [f"| {entry['path']} | {entry['size_bytes']:,} |" for entry in findings.files[:3]]
+    lines += ["", f"Together {findings.total:,} bytes, {findings.mean:,.1f} on average.", ""]
+    many = " or more" if findings.hits["truncated"] else ""
+    lines += [f"The word *hash* stands in {findings.hits['match_count']}{many} lines. The first:", ""]
+    lines += [f"- `{hit['path']}:{hit['line']}`: {hit['text'].strip()}" for hit in findings.hits["matches"][:5]]
+    if findings.headings["matches"]:
         lines += ["", "Headings met on the way:", ""]
-        lines += [f"- {hit['text'].lstrip('# ').strip()}" for hit in found.headings["matches"][:10]]
+        lines += [f"- {hit['text'].lstrip('# ').strip()}" for hit in findings.headings["matches"][:10]]
     fence = "~~~~"
-    lines += ["", "The largest file begins:", "", fence, *found.opening.splitlines(), fence, ""]
+    lines += ["", "The largest file begins:", "", fence, *findings.opening.splitlines(), fence, ""]
     return "\n".join(lines)
 
 
@@ -160,13 +160,13 @@ class Target(Protocol):
 async def import_folders(files: Target, folders: list[Path]) -> Imported:
     """Import every text file below the folders, under the folder's name, with a progress bar."""
     imported = Imported()
-    found = [(path, _target(folder, path)) for folder in folders for path in _walk(folder, imported.skipped)]
+    targets = [(path, _target(folder, path)) for folder in folders for path in _walk(folder, imported.skipped)]
     columns = TextColumn("importing"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}")
     console = err()
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("", total=len(found))
-        for start in range(0, len(found), AT_ONCE):
-            batch = found[start : start + AT_ONCE]
+        bar = progress.add_task("", total=len(targets))
+        for start in range(0, len(targets), AT_ONCE):
+            batch = targets[start : start + AT_ONCE]
             await asyncio.gather(*(_import_one(files, path, target, imported) for path, target in batch))
             progress.update(bar, advance=len(batch), description=cell(batch[-1][1]))
     imported.skipped.sort()  # files are read at once, and so skipped in any order
@@ -211,10 +211,10 @@ def _walk(folder: Path, skipped: list[str]) -> Iterator[Path]:
         place = waiting.pop()
         try:
             with os.scandir(place) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
+                ordered = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
             skipped.append(f"{place}: {error.strerror}")
             continue
-        seen = [entry for entry in found if not entry.name.startswith(".") and entry.name not in _HIDDEN]
-        yield from (Path(entry) for entry in seen if entry.is_file(follow_symlinks=False))
-        waiting += [Path(entry) for entry in reversed(seen) if entry.is_dir(follow_symlinks=False)]
+        visible_entries = [entry for entry in ordered if not entry.name.startswith(".") and entry.name not in _HIDDEN]
+        yield from (Path(entry) for entry in visible_entries if entry.is_file(follow_symlinks=False))
+        waiting += [Path(entry) for entry in reversed(visible_entries) if entry.is_dir(follow_symlinks=False)]

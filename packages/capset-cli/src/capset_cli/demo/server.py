@@ -78,12 +78,12 @@ class Survey(BaseModel):
 @tool(effect="read", permissions={"session_files:read"})
 async def count_words(ctx: Context, path: str = "/") -> AsyncIterator[Progress | Reply[Survey]]:
     """Count the words of every text file below a directory."""
-    files = [one for one in await ctx.files.list(path, recursive=True) if not one.is_directory]
+    files = [file for file in await ctx.files.list(path, recursive=True) if not file.is_directory]
     words: Counter[str] = Counter()
-    for position, one in enumerate(files):
+    for position, file in enumerate(files):
         if position % (len(files) // STEPS + 1) == 0:
             yield Progress(position / len(files), f"{position} of {counted(len(files), 'file')}")
-        _, content = await ctx.files.read(one.path)
+        _, content = await ctx.files.read(file.path)
         words.update(content.decode(errors="replace").lower().split())
     frequent = [word for word, _ in words.most_common() if word.isalpha() and len(word) > 4][:5]
     yield Reply(Survey(files=len(files), words=words.total(), frequent=frequent))

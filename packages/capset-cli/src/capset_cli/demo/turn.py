@@ -133,22 +133,22 @@ async def _approve(console: Console, kernel: Kernel, turns: Any, event: EventSha
 
 def calls_of(events: list[EventShape]) -> list[OversightShape]:
     """Return the agent's calls, and the request of the one that was approved."""
-    asked = {one.data["tool"]: one.data["id"] for one in events if one.type == "approval.requested"}
+    approvals_by_tool = {event.data["tool"]: event.data["id"] for event in events if event.type == "approval.requested"}
     return [
         OversightShape(
-            tool=one.data["tool"],
-            code=one.data["code"],
-            approval=asked.get(one.data["tool"]),
-            record=one.data["record"],
+            tool=event.data["tool"],
+            code=event.data["code"],
+            approval=approvals_by_tool.get(event.data["tool"]),
+            record=event.data["record"],
         )
-        for one in events
-        if one.type == "tool.result"
+        for event in events
+        if event.type == "tool.result"
     ]
 
 
 def surprises_of(events: list[EventShape]) -> list[str]:
     """Return the unexpected outcomes."""
-    calls = [(one.tool, one.code) for one in calls_of(events)]
+    calls = [(call.tool, call.code) for call in calls_of(events)]
     surprises = [] if calls == [*EXPECTED] else [f"the agent's calls ended as {calls}"]
     if events[-1].type != "turn.ended":
         surprises.append(f"the agent's turn ended with {events[-1].type}")

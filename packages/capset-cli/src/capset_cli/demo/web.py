@@ -47,7 +47,7 @@ class WebFindings:
     sizes: list[int]
 
 
-async def read_the_web(console: Console, kernel: Kernel, calls: Calls, found: WebFindings) -> str | None:
+async def read_the_web(console: Console, kernel: Kernel, calls: Calls, findings: WebFindings) -> str | None:
     """Read the report as a web page, note its contents, and check its sums; return the research, if it is done.
 
     Returns ``None`` too, after a message, if the extras are not installed.
@@ -56,15 +56,15 @@ async def read_the_web(console: Console, kernel: Kernel, calls: Calls, found: We
         needed = verbatim(install_command("web", "sandbox"))
         err().print(f"[yellow]skipped:[/] this takes {needed} ({', '.join(missing)})", soft_wrap=True)
         return None
-    async with serving_page(TITLE, found.lines) as host:
+    async with serving_page(TITLE, findings.lines) as host:
         console.print(f"http://{host} is the demo's own, and the only host of this machine that may be asked")
         with contextlib.suppress(Stopped):
             async with kernel.open(_researcher(host), principal=READER) as session:
-                return await _work(calls, session, host, found)
+                return await _work(calls, session, host, findings)
     return None
 
 
-async def _work(calls: Calls, session: Session, host: str, found: WebFindings) -> str:
+async def _work(calls: Calls, session: Session, host: str, findings: WebFindings) -> str:
     page = await calls.ask(session, "web_fetch", url=f"http://{host}/report", as_markdown=True)
     if not page["content"].startswith(f"# {TITLE}\n") or "alert" in page["content"]:
         calls.surprises.append("web_fetch did not give the page as Markdown")
@@ -72,11 +72,11 @@ async def _work(calls: Calls, session: Session, host: str, found: WebFindings) -
     source = (await calls.ask(session, "research_fetch", url=f"http://{host}/report"))["source"]
     await calls.ask(session, "research_note", text="The report adds up the largest files.", sources=[source])
     await calls.ask(session, "research_search", query="files together", limit=3)
-    await calls.ask(session, "write_file", path="/sizes.json", content=json.dumps(found.sizes))
+    await calls.ask(session, "write_file", path="/sizes.json", content=json.dumps(findings.sizes))
     await calls.ask(session, "write_file", path="/page.md", content=page["content"])
     added = await calls.ask(session, "execute_code", language="python", code=_ADDING)
-    if added["value"] != str(sum(found.sizes)):
-        calls.surprises.append(f"the sandbox adds up to {added['value']}, not to {sum(found.sizes)}")
+    if added["value"] != str(sum(findings.sizes)):
+        calls.surprises.append(f"the sandbox adds up to {added['value']}, not to {sum(findings.sizes)}")
     await _count(calls, session)
     looked = await calls.ask(session, "execute_code", language="python", code=_LOOKING)
     if looked["exit_code"] == 0:
@@ -138,9 +138,9 @@ async def serving_page(title: str, lines: list[str]) -> AsyncGenerator[str]:
 
 def page_of(title: str, lines: list[str]) -> str:
     """Return an HTML page, with a script that a conversion must leave out."""
-    said = "\n".join(f"<p>{html.escape(line)}</p>" for line in lines)
+    paragraphs = "\n".join(f"<p>{html.escape(line)}</p>" for line in lines)
     return f"""<!doctype html>
 <html lang="en"><head><title>{html.escape(title)}</title><script>alert("not for readers")</script></head>
 <body><h1>{html.escape(title)}</h1>
-{said}
+{paragraphs}
 </body></html>"""

@@ -99,43 +99,43 @@ def export_command(
 
     The same agent gives the same bytes. What a format cannot say is told on stderr. It ends with 1 if a policy failed.
     """
-    given = {"name": name, "release": release, "at": at, "author": author, "output": output}
-    given |= {"description": description, "no_keys": no_keys or None, "require": require or None}
-    _check_options(format, {key for key, value in given.items() if value is not None})
+    options = {"name": name, "release": release, "at": at, "author": author, "output": output}
+    options |= {"description": description, "no_keys": no_keys or None, "require": require or None}
+    _check_options(format, {key for key, value in options.items() if value is not None})
     if agent is None and config is None:
         raise DefinitionError("say what to export: --agent NAME, or --config FILE")
     settings = load_settings(db=db, principal=principal, grant=grant, attribute=attribute, env=env)
     if format == "mcpb":  # others read it: nothing of this machine's settings goes in unasked
-        who = replace(settings.principal, attributes=given_attributes(attribute))
-        settings = replace(settings, principal=who, env=given_env(env))
+        bare_principal = replace(settings.principal, attributes=given_attributes(attribute))
+        settings = replace(settings, principal=bare_principal, env=given_env(env))
     served = find_served(Registry.installed(), agent, None, config, settings.db)
     _check_output(output, served)
     snapshot = asyncio.run(_snapshot(settings, served))
-    texts = {key: str(value) for key, value in given.items() if value is not None}
+    texts = {key: str(value) for key, value in options.items() if value is not None}
     if format == "mcpb":
-        found, content = _bundle(served, snapshot, agent, texts, require or [])
+        export, content = _bundle(served, snapshot, agent, texts, require or [])
     else:
-        found = _exported(format, snapshot, texts, has_keys=not no_keys)
-        content = written_text(".json", found.content).encode()
-    _put(format, found, content, output, as_json=as_json)
+        export = _exported(format, snapshot, texts, has_keys=not no_keys)
+        content = written_text(".json", export.content).encode()
+    _put(format, export, content, output, as_json=as_json)
     return Exit.FAILED if snapshot.failures else Exit.DONE
 
 
-def _check_options(format: Format, given: set[str]) -> None:
+def _check_options(format: Format, options: set[str]) -> None:
     """Raise ``DefinitionError`` for options that a format does not take, and those that it lacks."""
     needed, taken = _NEEDED.get(format, ()), _TAKEN.get(format, ())
-    if wrong := sorted(given - {*needed, *taken, "output"}):
-        takers = [one for one in _NEEDED if wrong[0] in (*_NEEDED[one], *_TAKEN[one])]
+    if wrong := sorted(options - {*needed, *taken, "output"}):
+        takers = [candidate for candidate in _NEEDED if wrong[0] in (*_NEEDED[candidate], *_TAKEN[candidate])]
         raise DefinitionError(f"{_option(wrong[0])} is for {' and '.join(takers)}; {format} does not take it")
-    if missing := [one for one in needed if one not in given]:
-        samples = " ".join(f"{_option(one)} {_SAMPLES[one]}" for one in missing)
+    if missing := [option for option in needed if option not in options]:
+        samples = " ".join(f"{_option(option)} {_SAMPLES[option]}" for option in missing)
         raise DefinitionError(f"{format} needs {', '.join(map(_option, missing))}", hint=f"such as {samples}")
 
 
 def _check_output(output: Path | None, served: Served) -> None:
     """Raise ``DefinitionError`` if the file to be written is the one that declares the agent."""
     sources = (served.file, served.configuration.path if served.configuration is not None else None)
-    if output is not None and any(one is not None and one.resolve() == output.resolve() for one in sources):
+    if output is not None and any(source is not None and source.resolve() == output.resolve() for source in sources):
         raise DefinitionError(
             f"--output {output} is the file that is exported, and is not overwritten", hint="name another --output"
         )
@@ -146,24 +146,24 @@ def _option(name: str) -> str:
 
 
 async def _snapshot(settings: Settings, served: Served) -> Snapshot:
-    found, who = served.agent, settings.principal
-    if not isinstance(found, Agent):
-        found = await load(served.registry, cast("UUID", found), settings.db)
+    agent, principal = served.agent, settings.principal
+    if not isinstance(agent, Agent):
+        agent = await load(served.registry, cast("UUID", agent), settings.db)
     if served.configuration is not None:
-        who = who.with_permissions(served.configuration.governance.default_permissions)
-    return await evaluate(compose(found), principal=who, env=settings.env)
+        principal = principal.with_permissions(served.configuration.governance.default_permissions)
+    return await evaluate(compose(agent), principal=principal, env=settings.env)
 
 
 def _exported(format: Format, snapshot: Snapshot, texts: Mapping[str, str], *, has_keys: bool) -> Export:
     from capset_connect.interop import export_agent_card, export_json_schema, export_server_json, export_tools
 
-    said = texts.get("description")
+    description = texts.get("description")
     match format:
         case "mcp-server":
             place = {"name": texts["name"], "version": texts["release"], "url": texts["at"]}
-            return export_server_json(snapshot, **place, description=said, has_keys=has_keys)
+            return export_server_json(snapshot, **place, description=description, has_keys=has_keys)
         case "a2a":
-            return export_agent_card(snapshot, version=texts["release"], url=texts["at"], description=said)
+            return export_agent_card(snapshot, version=texts["release"], url=texts["at"], description=description)
         case "json-schema":
             return export_json_schema(snapshot)
         case "openai" | "openai-chat" | "anthropic":
@@ -204,32 +204,32 @@ def _bundled(served: Served, agent: str | None) -> BundledAgent:
                 "a configuration with a workspace or an audit key is in no bundle: they are of this machine",
                 hint="bundle one without workspace and audit",
             )
-        places = (one.source.rpartition(":")[0] or one.source for one in configuration.actions.values())
-        return bundled_file("--config", configuration.path, (one for one in places if one.endswith(".py")))
+        places = (action.source.rpartition(":")[0] or action.source for action in configuration.actions.values())
+        return bundled_file("--config", configuration.path, (place for place in places if place.endswith(".py")))
     if served.file is not None:
         inner = sub_agent_files(served.file, served.registry)
         return bundled_file(
-            "--agent", served.file, (Path(relpath(one, served.file.parent)).as_posix() for one in inner)
+            "--agent", served.file, (Path(relpath(file, served.file.parent)).as_posix() for file in inner)
         )
     if isinstance(served.agent, Agent):
         return BundledAgent(["--agent", served.agent.name])
     raise DefinitionError("a stored agent is in your database, and in no bundle: name an agent file", hint=agent)
 
 
-def _put(format: Format, found: Export, content: bytes, output: Path | None, *, as_json: bool) -> None:
+def _put(format: Format, export: Export, content: bytes, output: Path | None, *, as_json: bool) -> None:
     if output is not None:
         output.write_bytes(content)
     if as_json:
-        data = {"format": format, "left_out": list(found.left_out), "warnings": list(found.warnings)}
-        print_json({**data, **({"content": found.content} if output is None else {"output": str(output)})})
+        data = {"format": format, "left_out": list(export.left_out), "warnings": list(export.warnings)}
+        print_json({**data, **({"content": export.content} if output is None else {"output": str(output)})})
         return
     if output is None:
         sys.stdout.buffer.write(content)  # the same bytes, whichever encoding the stream has
         sys.stdout.flush()
-    for one in _told(found):
-        err().print(one, soft_wrap=True)
+    for line in _told(export):
+        err().print(line, soft_wrap=True)
 
 
-def _told(found: Export) -> Iterator[str]:
-    yield from (f"[dim]left out: {verbatim(one)}[/]" for one in found.left_out)
-    yield from (f"[yellow]warning:[/] {verbatim(one)}" for one in found.warnings)
+def _told(export: Export) -> Iterator[str]:
+    yield from (f"[dim]left out: {verbatim(omission)}[/]" for omission in export.left_out)
+    yield from (f"[yellow]warning:[/] {verbatim(warning)}" for warning in export.warnings)

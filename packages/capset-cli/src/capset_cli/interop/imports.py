@@ -55,12 +55,12 @@ def print_servers(text: str, output: Path | None = None, *, as_json: bool) -> Ex
     """Print or write a configuration of the servers of another client's file, and say what is left out."""
     from capset_connect.mcp.client_files import read_client_file
 
-    found = read_client_file(text)
-    _put({"mcp_servers": dict(found.servers)}, output, as_json=as_json)
-    if found.secrets:
-        names = ", ".join(found.secrets)
+    client_file = read_client_file(text)
+    _put({"mcp_servers": dict(client_file.servers)}, output, as_json=as_json)
+    if client_file.secrets:
+        names = ", ".join(client_file.secrets)
         err().print(f"set these variables, whose values were left out: {verbatim(names)}", soft_wrap=True)
-    _warn(f"left out: {one}" for one in found.left_out)
+    _warn(f"left out: {omission}" for omission in client_file.left_out)
     return Exit.DONE
 
 
@@ -84,9 +84,9 @@ def _import_tools(
     except ValueError as error:
         raise DefinitionError(f"{file} is no JSON: {error}", hint="give tool definitions as JSON") from None
     reading = read_tools(data)
-    for one in reading.refused:
+    for refusal in reading.refused:
         kind = "[yellow]warning:[/] left out:" if skip_refused else "[red]error:[/]"
-        err().print(f"{kind} {verbatim(one)}", soft_wrap=True)
+        err().print(f"{kind} {verbatim(refusal)}", soft_wrap=True)
     if reading.refused and not skip_refused:
         raise DefinitionError(
             f"{len(reading.refused)} of the definitions in {file} cannot be tools, and nothing was made",
@@ -101,12 +101,12 @@ def _import_tools(
         )
     name = output.name if output is not None else "the configuration"
     module = "handlers.py" if output is None else f"{re.sub('[^A-Za-z0-9_]', '_', output.stem)}_handlers.py"
-    made = configuration_of(reading.tools, effect=effect, configuration=name, module=module)
-    _put(made.content, output, handlers=(module, made.handlers), as_json=as_json)
-    _warn(f"left out: {one}" for one in reading.left_out)
-    for here, original in reading.names.items():
-        if here != original:
-            err().print(f"[dim]{verbatim(original)} is called {here} here[/]", soft_wrap=True)
+    generated = configuration_of(reading.tools, effect=effect, configuration=name, module=module)
+    _put(generated.content, output, handlers=(module, generated.handlers), as_json=as_json)
+    _warn(f"left out: {omission}" for omission in reading.left_out)
+    for tool_name, original in reading.names.items():
+        if tool_name != original:
+            err().print(f"[dim]{verbatim(original)} is called {tool_name} here[/]", soft_wrap=True)
     return Exit.DONE
 
 
@@ -120,8 +120,8 @@ def _put(
         else:
             print(written_text(".yaml", content), end="", flush=True)
         if handlers is not None:
-            told = f"{handlers[0]}, which has its handlers, is not written: give --output FILE"
-            err().print(f"[yellow]warning:[/] {told}", soft_wrap=True)
+            note = f"{handlers[0]}, which has its handlers, is not written: give --output FILE"
+            err().print(f"[yellow]warning:[/] {note}", soft_wrap=True)
         return
     if output.suffix.lower() not in _SUFFIXES:
         raise DefinitionError(f"--output ends in {', '.join(_SUFFIXES)}; got {output.name!r}")
@@ -142,5 +142,5 @@ def _put(
 
 
 def _warn(sentences: Iterable[str]) -> None:
-    for one in sentences:
-        err().print(f"[yellow]warning:[/] {verbatim(one)}", soft_wrap=True)
+    for sentence in sentences:
+        err().print(f"[yellow]warning:[/] {verbatim(sentence)}", soft_wrap=True)

@@ -74,8 +74,11 @@ def _server() -> Serve:
     from capset_server.mcp.exchanges import ApprovalAccess
 
     def serve(kernel: Kernel, session: Session) -> Awaitable[None]:
-        who = session.snapshot.principal
-        decide, refusal = partial(kernel.approvals.decide, by=who), partial(kernel.approvals.refusal, by=who)
+        principal = session.snapshot.principal
+        decide, refusal = (
+            partial(kernel.approvals.decide, by=principal),
+            partial(kernel.approvals.refusal, by=principal),
+        )
         access = ApprovalAccess(decide=decide if kernel.governance.own_approvals else None, refusal=refusal)
         return serve_stdio(session, keys=StoredKeys(kernel), approvals=access)
 

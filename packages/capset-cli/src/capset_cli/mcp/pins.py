@@ -59,15 +59,20 @@ def list_command(
     It connects to every server, and reads every API's document. A tool is approved, changed since it was approved,
     new, gone, or left out by its declaration. It ends with 1 if one of them could not be asked.
     """
-    seen = _seen(_declared(config, agent), load_settings(db=db, principal=principal))
+    reports = _seen(_declared(config, agent), load_settings(db=db, principal=principal))
     if as_json:
-        print_json({"items": [_plain(one, tool) for one in seen for tool in one.tools], "problems": _problems(seen)})
-        return _asked(seen)
-    rows = ([cell(text) for text in _row(one, tool)] for one in seen for tool in one.tools)
+        print_json(
+            {
+                "items": [_plain(report, tool) for report in reports for tool in report.tools],
+                "problems": _problems(reports),
+            }
+        )
+        return _asked(reports)
+    rows = ([cell(text) for text in _row(report, tool)] for report in reports for tool in report.tools)
     columns = ("SERVER", "TOOL", "STATE", "HASH", "EFFECT", "APPROVED BY", "PROBLEMS")
     out().print(table(*columns, rows=rows, folds=("PROBLEMS",)))
-    _warn(seen)
-    return _asked(seen)
+    _warn(reports)
+    return _asked(reports)
 
 
 @guarded
@@ -83,18 +88,18 @@ def diff_command(
 
     Invisible characters are shown as their numbers.
     """
-    seen = _seen(_declared(config, agent, server), load_settings(db=db, principal=principal))
-    changed = [(one, tool) for one in seen for tool in one.tools if tool.state != "approved"]
+    reports = _seen(_declared(config, agent, server), load_settings(db=db, principal=principal))
+    changed = [(report, tool) for report in reports for tool in report.tools if tool.state != "approved"]
     if as_json:
-        items = [_plain(one, tool) | _shapes(tool) for one, tool in changed]
-        print_json({"items": items, "problems": _problems(seen)})
+        items = [_plain(report, tool) | _shapes(tool) for report, tool in changed]
+        print_json({"items": items, "problems": _problems(reports)})
     else:
-        _warn(seen)
+        _warn(reports)
         where = written_options(config=config, agent=agent, db=db)
-        for one, tool in changed:
-            for line in _difference(one.source, tool, where):
+        for report, tool in changed:
+            for line in _difference(report.source, tool, where):
                 out().print(one_line(line), soft_wrap=True, highlight=False, markup=False)
-    return Exit.DIFFERENT if changed and _asked(seen) is Exit.DONE else _asked(seen)
+    return Exit.DIFFERENT if changed and _asked(reports) is Exit.DONE else _asked(reports)
 
 
 @guarded
@@ -120,7 +125,10 @@ def approve_command(
     (declared,) = _declared(config, agent, server)
     approved, left_out = asyncio.run(_approve(declared, settings, tools or None))
     if as_json:
-        items = [{"server": server, "tool": one.name, "hash": one.offer and one.offer.hash} for one in approved]
+        items = [
+            {"server": server, "tool": approval.name, "hash": approval.offer and approval.offer.hash}
+            for approval in approved
+        ]
         unapproved = [{"server": server, "tool": tool.name, "problems": list(tool.problems)} for tool in left_out]
         print_json({"items": items, "left_out": unapproved})
         return Exit.DONE
@@ -128,11 +136,11 @@ def approve_command(
         state = "stays unusable" if tool.is_unusable else "is approved only by name"
         warning = one_line(verbatim(f"{tool.name} {state}: {'; '.join(tool.problems)}"))
         err().print(f"[yellow]warning:[/] {warning}", soft_wrap=True)
-    for one in approved:
-        told = f"is {one.state}, and is no longer approved"
-        if one.offer is not None:
-            told = f"is approved, as {short(one.offer.hash)}"
-        out().print(f"{verbatim(one.name)} {told}", soft_wrap=True)
+    for standing in approved:
+        message = f"is {standing.state}, and is no longer approved"
+        if standing.offer is not None:
+            message = f"is approved, as {short(standing.offer.hash)}"
+        out().print(f"{verbatim(standing.name)} {message}", soft_wrap=True)
     if not approved:
         err().print("[dim]nothing has changed: what there is was approved before, or is not to be used as it is[/]")
     return Exit.DONE
@@ -170,27 +178,29 @@ def lock_command(
     if named and not into:
         raise DefinitionError("--tool names what --import takes over: give both")
     if into:
-        found = asyncio.run(_import(settings, read_lock(read_text(file, "a lock file")), named or ()))
-        for key, offer in found.left_out:
-            told = f"{key}/{offer.name} is left out: {'; '.join(offer.problems)}; --tool {key}/{offer.name} approves it"
-            err().print(f"[yellow]warning:[/] {one_line(verbatim(told))}", soft_wrap=True)
-        told = f"{counted(len(found.changed), 'tool')} changed, as {file} says"
-        return _lock_ended(told, as_json=as_json, code=Exit.DIFFERENT if found.left_out else Exit.DONE)
+        imported = asyncio.run(_import(settings, read_lock(read_text(file, "a lock file")), named or ()))
+        for key, offer in imported.left_out:
+            message = (
+                f"{key}/{offer.name} is left out: {'; '.join(offer.problems)}; --tool {key}/{offer.name} approves it"
+            )
+            err().print(f"[yellow]warning:[/] {one_line(verbatim(message))}", soft_wrap=True)
+        message = f"{counted(len(imported.changed), 'tool')} changed, as {file} says"
+        return _lock_ended(message, as_json=as_json, code=Exit.DIFFERENT if imported.left_out else Exit.DONE)
     text = lock_text(pins := asyncio.run(_pins(existing_db(settings.db))))
     if check:
         if read_text(file, "a lock file") != text:
-            told = f"{file} is not what is approved in this database"
-            return _lock_ended(told, as_json=as_json, code=Exit.DIFFERENT)
+            message = f"{file} is not what is approved in this database"
+            return _lock_ended(message, as_json=as_json, code=Exit.DIFFERENT)
         return _lock_ended(f"{file} is what is approved in this database", as_json=as_json)
     file.write_text(text, encoding="utf-8")
     return _lock_ended(f"{file} has {counted(len(pins), 'tool')}", as_json=as_json)
 
 
-def _lock_ended(told: str, *, as_json: bool, code: Exit = Exit.DONE) -> Exit:
+def _lock_ended(message: str, *, as_json: bool, code: Exit = Exit.DONE) -> Exit:
     if as_json:
-        print_json({"same": code is Exit.DONE, "message": told})
+        print_json({"same": code is Exit.DONE, "message": message})
     else:
-        err().print(f"[dim]{verbatim(told)}[/]", soft_wrap=True)
+        err().print(f"[dim]{verbatim(message)}[/]", soft_wrap=True)
     return code
 
 
@@ -199,16 +209,16 @@ def _declared(config: Path | None, agent: Path | None, name: str | None = None) 
     if (config is None) == (agent is None):
         raise DefinitionError("say which file declares them: --config FILE, or --agent FILE")
     file = config or agent
-    found: Sequence[Source] = ()
+    sources: Sequence[Source] = ()
     if config is not None:
-        found = read_configuration(config, Registry.installed(), upstream=lambda _: capability_with).sources
+        sources = read_configuration(config, Registry.installed(), upstream=lambda _: capability_with).sources
     elif agent is not None:
-        found = read_agent_sources(agent)
-    if not found:
+        sources = read_agent_sources(agent)
+    if not sources:
         raise DefinitionError(f"{file} declares no MCP server and no API", hint=f"under the keys {' and '.join(KEYS)}")
     if name is None:
-        return found
-    named = {one.pin_key: one for one in found}
+        return sources
+    named = {source.pin_key: source for source in sources}
     if name not in named:
         raise DefinitionError(f"{file}: {unknown('MCP server or API', name, named)}")
     return [named[name]]
@@ -222,15 +232,15 @@ async def _look(sources: Sequence[Source], db: str) -> list[SeenSource[Source]]:
     pins = await _pins(db) if has_db(db) else ()
     secrets = EnvironmentSecrets()
     return await side_by_side(
-        partial(look_at, one, [pin for pin in pins if pin.server == one.pin_key], asked(one, secrets))
-        for one in sources
+        partial(look_at, source, [pin for pin in pins if pin.server == source.pin_key], asked(source, secrets))
+        for source in sources
     )
 
 
 async def _pins(db: str) -> Sequence[ToolPin]:
     """Return the pins of what files declare; those of stored agents are approved over REST, by their organisations."""
     async with Kernel(store=db) as kernel:
-        return [one for one in await kernel.store.pins.list() if not one.server.startswith(OF_AGENTS)]
+        return [pin for pin in await kernel.store.pins.list() if not pin.server.startswith(OF_AGENTS)]
 
 
 async def _approve(
@@ -239,25 +249,25 @@ async def _approve(
     """Return the tools whose approval has changed; and, if none are named, those whose problems keep them from it."""
     from capset_connect.pins import approve, as_declared, check_names, standings
 
-    wanted = None if named is None else dict(_wanted(one) for one in named)
+    hashes = None if named is None else dict(_wanted(reference) for reference in named)
     async with asked(source, EnvironmentSecrets()) as client, Kernel(store=settings.db) as kernel:
         offers = await client.offers()
         await check_names(source, client)
         for offer in offers:
-            expected = (wanted or {}).get(offer.name, "")
+            expected = (hashes or {}).get(offer.name, "")
             if not offer.hash.startswith(expected):
                 raise DefinitionError(
                     f"{offer.name!r} is not as {expected}: it is {short(offer.hash)} now",
                     hint="look at it again: capset mcp diff --config FILE",
                 )
-        changed = await approve(kernel, source, offers, actor_here(settings.principal), chosen=wanted)
-        tools = standings(await kernel.store.pins.list(source.pin_key), offers) if wanted is None else ()
+        changed = await approve(kernel, source, offers, actor_here(settings.principal), chosen=hashes)
+        tools = standings(await kernel.store.pins.list(source.pin_key), offers) if hashes is None else ()
         left_out = [tool for tool in tools if tool.problems and (tool.is_unusable or tool.state != "approved")]
         return await as_declared(client, changed), left_out
 
 
-def _wanted(given: str) -> tuple[str, str]:
-    name, separator, start = given.partition("@")
+def _wanted(reference: str) -> tuple[str, str]:
+    name, separator, start = reference.partition("@")
     if separator and len(start) < _LEAST:
         raise DefinitionError(f"the hash of {name!r} must have at least {_LEAST} of its digits; got {start!r}")
     return name, start
@@ -270,22 +280,22 @@ async def _import(settings: Settings, locked: Locked, named: Sequence[str]) -> L
         return await import_lock(kernel, locked, actor_here(settings.principal), named=named)
 
 
-def _problems(seen: Iterable[SeenSource[Source]]) -> list[dict[str, str]]:
+def _problems(reports: Iterable[SeenSource[Source]]) -> list[dict[str, str]]:
     """Return what is wrong with sources: they cannot be asked, or have not what their declarations name."""
     return [
-        {"server": one.source.pin_key, "message": message}
-        for one in seen
-        for message in ([one.problem] if one.problem is not None else one.unmatched)
+        {"server": report.source.pin_key, "message": message}
+        for report in reports
+        for message in ([report.problem] if report.problem is not None else report.unmatched)
     ]
 
 
-def _asked(seen: Iterable[SeenSource[Source]]) -> Exit:
+def _asked(reports: Iterable[SeenSource[Source]]) -> Exit:
     """Return how a command ends that asked these sources: one that did not answer may have any tools."""
-    return Exit.FAILED if any(one.problem for one in seen) else Exit.DONE
+    return Exit.FAILED if any(report.problem for report in reports) else Exit.DONE
 
 
-def _warn(seen: Iterable[SeenSource[Source]]) -> None:
-    for problem in _problems(seen):
+def _warn(reports: Iterable[SeenSource[Source]]) -> None:
+    for problem in _problems(reports):
         err().print(f"[yellow]warning:[/] {verbatim(': '.join(problem.values()))}", soft_wrap=True)
 
 
@@ -294,31 +304,31 @@ def _shapes(tool: Standing) -> dict[str, Any]:
     return {"before": tool.pin and _approved(tool.pin), "now": tool.offer and tool.offer.shape}
 
 
-def _plain(seen: SeenSource[Source], tool: Standing) -> dict[str, Any]:
+def _plain(report: SeenSource[Source], tool: Standing) -> dict[str, Any]:
     pin, offer = tool.pin, tool.offer
     return {
-        "server": seen.source.pin_key,
+        "server": report.source.pin_key,
         "tool": tool.name,
-        "state": seen.state(tool),
+        "state": report.state(tool),
         "hash": offer.hash if offer else None,
         "approved": pin and {"hash": pin.hash, "by": pin.approved_by, "at": pin.approved_at},
-        "effect": _effect(seen, tool),
+        "effect": _effect(report, tool),
         "problems": list(tool.problems),
         "notes": list(tool.notes),
     }
 
 
-def _row(seen: SeenSource[Source], tool: Standing) -> Iterator[str]:
-    yield seen.source.pin_key
+def _row(report: SeenSource[Source], tool: Standing) -> Iterator[str]:
+    yield report.source.pin_key
     yield tool.name
-    yield seen.state(tool)
+    yield report.state(tool)
     yield short(tool.offer.hash if tool.offer else tool.pin.hash if tool.pin else None)
-    yield _effect(seen, tool)
+    yield _effect(report, tool)
     yield f"{tool.pin.approved_by}, {tool.pin.approved_at[:10]}" if tool.pin else "–"
     yield "; ".join((*tool.problems, *tool.notes)) or "–"
 
 
-def _effect(seen: SeenSource[Source], tool: Standing) -> str:
+def _effect(report: SeenSource[Source], tool: Standing) -> str:
     from capset_connect.tool_states import effect_in_source
 
     shape: Mapping[str, Any] = {}
@@ -326,7 +336,7 @@ def _effect(seen: SeenSource[Source], tool: Standing) -> str:
         shape = _approved(tool.pin)
     elif tool.offer is not None:
         shape = tool.offer.shape
-    return effect_in_source(seen.source, shape) or "–"
+    return effect_in_source(report.source, shape) or "–"
 
 
 def _approved(pin: ToolPin) -> Mapping[str, Any]:

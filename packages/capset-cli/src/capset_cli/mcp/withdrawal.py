@@ -62,32 +62,32 @@ async def _withdraw(key: str, tools: Sequence[str] | None, settings: Settings) -
 
     source = source_named(key)
     async with Kernel(store=existing_db(settings.db)) as kernel:
-        pins = [one for one in await kernel.store.pins.list() if not one.server.startswith(OF_AGENTS)]
-        pinned = {one.tool for one in pins if one.server == key}
+        pins = [pin for pin in await kernel.store.pins.list() if not pin.server.startswith(OF_AGENTS)]
+        pinned = {pin.tool for pin in pins if pin.server == key}
         missing = sorted(set(tools or ()) - pinned)
         if not pinned or missing:
             past = await _approved_before(kernel, source.approval_act)
-            servers = {*past, *(one.server for one in pins)}
+            servers = {*past, *(pin.server for pin in pins)}
             if key not in servers:
                 raise DefinitionError(unknown("MCP server or API", key, servers))
-            known = pinned | past.get(key, set())
+            tool_names = pinned | past.get(key, set())
             for name in missing:
-                if name not in known:
-                    raise DefinitionError(f"{source.label}: {unknown('tool', name, known)}")
+                if name not in tool_names:
+                    raise DefinitionError(f"{source.label}: {unknown('tool', name, tool_names)}")
         chosen = None if tools is None else pinned.intersection(tools)
         return await withdraw(kernel, source, actor_here(settings.principal), chosen=chosen), missing
 
 
 async def _approved_before(kernel: Kernel, act: ActName) -> dict[str, set[str]]:
     """Return the tools of each source that were approved or withdrawn at some time, as far as the record goes."""
-    found: dict[str, set[str]] = {}
+    tools_by_server: dict[str, set[str]] = {}
     before: int | None = None
     while True:
         page = await kernel.audit.query(AuditQuery(act=act, limit=_PAGE, before=before))
-        for one in page.items:
-            about = json.loads(one.arguments or "{}")
+        for record in page.items:
+            about = json.loads(record.arguments or "{}")
             if isinstance(tools := about.get("tools"), dict):  # not one that was cut
-                found.setdefault(about["server"], set()).update(cast("dict[str, object]", tools))
+                tools_by_server.setdefault(about["server"], set()).update(cast("dict[str, object]", tools))
         if page.next is None:
-            return found
+            return tools_by_server
         before = page.next

@@ -323,14 +323,14 @@ async def _serve(
 
     registry = served.registry
     anyone = Caller(settings.principal, frozenset({"capset:admin"}), None) if insecure else None
-    known = None if issuer is None else _tokens_of(issuer)
+    make_tokens = None if issuer is None else _tokens_of(issuer)
     with bind(host, port) as bound:  # first, so that a taken port creates no database
         address = f"http://{names.written}:{bound.getsockname()[1]}"
 
         def started() -> None:
-            told = f"capset serves {verbatim(address)} [dim](console /, REST /v1, MCP /mcp; Ctrl-C ends it)[/]"
+            message = f"capset serves {verbatim(address)} [dim](console /, REST /v1, MCP /mcp; Ctrl-C ends it)[/]"
             # One line: all that follow are the log's.
-            err().print(f"{told}{_who(settings, issuer, insecure=insecure, has_keys=has_keys)}", soft_wrap=True)
+            err().print(f"{message}{_who(settings, issuer, insecure=insecure, has_keys=has_keys)}", soft_wrap=True)
             log_signing(kernel.signing, place)
             if opens:
                 # In a thread of its own: a browser of the terminal would not return before it is closed.
@@ -350,7 +350,7 @@ async def _serve(
         async with served.upstream.opened(kernel, settings.db):
             place = await begin_signing(kernel, settings.db, served.signing, by=actor)
             has_keys = await kernel.store.keys.any()
-            tokens = None if known is None else known(kernel)
+            tokens = None if make_tokens is None else make_tokens(kernel)
             service = Service(
                 kernel,
                 registry,
@@ -422,8 +422,8 @@ def telemetry() -> Generator[None]:
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     is_named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
-    own = {} if is_named else {"service.name": "capset", "service.version": version("capset")}
-    provider = TracerProvider(resource=Resource.create(own), shutdown_on_exit=False)
+    attributes = {} if is_named else {"service.name": "capset", "service.version": version("capset")}
+    provider = TracerProvider(resource=Resource.create(attributes), shutdown_on_exit=False)
     for name in names:
         provider.add_span_processor(BatchSpanProcessor(_exporter(name)))
     trace.set_tracer_provider(provider)
@@ -441,8 +441,8 @@ def exporters_of(environ: Mapping[str, str]) -> list[str]:
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return []
     has_endpoint = any(environ.get(name) for name in _ENDPOINTS)
-    asked = environ.get(_EXPORTER, "").strip() or ("otlp" if has_endpoint else "none")
-    names = [name for name in dict.fromkeys(one.strip().lower() for one in asked.split(",")) if name != "none"]
+    exporters = environ.get(_EXPORTER, "").strip() or ("otlp" if has_endpoint else "none")
+    names = [name for name in dict.fromkeys(part.strip().lower() for part in exporters.split(",")) if name != "none"]
     for name in names:
         if name not in ("otlp", "console"):
             raise DefinitionError(f"{_EXPORTER} is otlp, console or none; got {name!r:.80}")

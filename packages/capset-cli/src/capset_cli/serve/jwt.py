@@ -161,13 +161,13 @@ def issuer_of(
     )
 
 
-def _claims(given: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for one in given:
-        name, separator, claim = one.partition("=")
+def _claims(options: Sequence[str]) -> dict[str, str]:
+    claims: dict[str, str] = {}
+    for option in options:
+        name, separator, claim = option.partition("=")
         if not separator:
-            raise DefinitionError(f"--jwt-attribute must be NAME=CLAIM, such as tier=plan.tier; got {one!r}")
-        if name in found:
+            raise DefinitionError(f"--jwt-attribute must be NAME=CLAIM, such as tier=plan.tier; got {option!r}")
+        if name in claims:
             raise DefinitionError(f"--jwt-attribute {name} is given twice: an attribute has one claim")
-        found[name] = claim
-    return found
+        claims[name] = claim
+    return claims

@@ -25,7 +25,7 @@ HttpLimit = Annotated[
 ]
 
 
-def request_limits(given: Sequence[str], *, file: int) -> RequestLimits:
+def request_limits(options: Sequence[str], *, file: int) -> RequestLimits:
     """Return the limits with those that are given, each ``NAME=VALUE``; ``file`` is the default of that one.
 
     Raises ``DefinitionError`` for an unknown name, a name that is given twice, and a value that is not a positive
@@ -35,13 +35,13 @@ def request_limits(given: Sequence[str], *, file: int) -> RequestLimits:
 
     kinds: dict[str, type[float]] = {limit.name: type(cast("float", limit.default)) for limit in fields(RequestLimits)}
     values: dict[str, float] = {}
-    for one in given:
-        name, _, text = one.partition("=")
+    for option in options:
+        name, _, text = option.partition("=")
         if name not in kinds:
             raise DefinitionError(f"--http-limit: {unknown('limit', name, kinds)}")
         if name in values:
             raise DefinitionError(f"--http-limit {name} is given twice: a limit has one value")
-        values[name] = _switch(one, text) if kinds[name] is bool else _number(one, text, kinds[name])
+        values[name] = _switch(option, text) if kinds[name] is bool else _number(option, text, kinds[name])
     return RequestLimits(**{"file": file, **values})  # pyright: ignore[reportArgumentType]  # of the fields' own types
 
 
@@ -57,6 +57,6 @@ def _number(option: str, text: str, kind: type[float]) -> float:
     except ValueError:
         number = 0
     if not (isfinite(number) and number > 0):
-        what = "a whole number" if kind is int else "a number"
-        raise DefinitionError(f"--http-limit must be NAME=NUMBER, with {what} above 0; got {option!r:.80}")
+        noun = "a whole number" if kind is int else "a number"
+        raise DefinitionError(f"--http-limit must be NAME=NUMBER, with {noun} above 0; got {option!r:.80}")
     return number

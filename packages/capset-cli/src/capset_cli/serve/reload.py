@@ -77,7 +77,7 @@ class Reload:
         path = self._current.path
         about = {"file": str(path), "sha256": _digest(path), "before": self._current.digest}
         try:
-            found, registry = await self._read(about["sha256"])
+            configuration, registry = await self._read(about["sha256"])
         except CapsetError as error:
             columns: ActColumns = {"outcome": "failed", "code": error.code, "reason": error.message}
             record = await self._recorded(about, columns)
@@ -88,15 +88,18 @@ class Reload:
             _log.error("the configuration stays as it was: the reload could not be put on record")
             return False
         self._service.adopt(registry)
-        self._upstream.declare(found.sources)
+        self._upstream.declare(configuration.sources)
         if self._service.sources is not None:
-            self._service.sources.declare(found.sources)
-        self._current = found
+            self._service.sources.declare(configuration.sources)
+        self._current = configuration
         _log.info(
-            "the configuration %s is in force, with %s (record %s)", path, counted(len(found.actions), "action"), record
+            "the configuration %s is in force, with %s (record %s)",
+            path,
+            counted(len(configuration.actions), "action"),
+            record,
         )
-        for one in found.warnings:
-            _log.warning("%s: %s", path, one)
+        for warning in configuration.warnings:
+            _log.warning("%s: %s", path, warning)
         return True
 
     async def _listen(self) -> None:
@@ -117,14 +120,14 @@ class Reload:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     def _keys(self) -> set[str]:
-        return {one.pin_key for one in self._current.sources}
+        return {source.pin_key for source in self._current.sources}
 
     def _read_pins(self) -> set[ToolPin]:
-        return {one for one in self._upstream.pins if one.server in self._keys()}
+        return {pin for pin in self._upstream.pins if pin.server in self._keys()}
 
     async def _pins(self) -> set[ToolPin]:
         keys = self._keys()
-        return {one for one in await self._service.kernel.store.pins.list() if one.server in keys} if keys else set()
+        return {pin for pin in await self._service.kernel.store.pins.list() if pin.server in keys} if keys else set()
 
     async def _recorded(self, about: Mapping[str, Any], columns: ActColumns) -> str | None:
         """Put a reload on record and return the id of that, ``None`` if it cannot be written."""
@@ -141,15 +144,17 @@ class Reload:
         """Return the file's content, all of it validated. Raises ``CapsetError``."""
         current = self._current
         # Handlers may do slow work on import, and calls continue in the meantime.
-        found = await asyncio.to_thread(read_configuration, current.path, self._installed, upstream=self._upstream)
+        configuration = await asyncio.to_thread(
+            read_configuration, current.path, self._installed, upstream=self._upstream
+        )
         before = (current.agent, *self._service.registry.earlier)
-        registry = found.within(self._installed, earlier=before)
-        if found.digest != digest:
+        registry = configuration.within(self._installed, earlier=before)
+        if configuration.digest != digest:
             raise Conflict("the file was changed while it was read; send the signal again")
-        if found.lasting != current.lasting:
+        if configuration.lasting != current.lasting:
             lasting = "governance, roles, audit, workspace and notifications"
             raise Conflict(f"{lasting} hold while the server runs: start it again to change them")
-        return found, registry
+        return configuration, registry
 
 
 def _digest(path: Path) -> str | None:

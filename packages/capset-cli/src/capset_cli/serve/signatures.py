@@ -45,8 +45,8 @@ class SigningOptions:
 def signing_options(file: Path | None, configured: Checkpoints | None, db: str, *, off: bool) -> SigningOptions:
     """Return the options for signing. Raises ``DefinitionError`` for several keys, and for an unsafe one."""
     secret = os.environ.get(_SECRET) or None
-    given = {"--checkpoint-key": file, _SECRET: secret, "checkpoints of the configuration file": configured}
-    named = [name for name, value in given.items() if value is not None]
+    key_options = {"--checkpoint-key": file, _SECRET: secret, "checkpoints of the configuration file": configured}
+    named = [name for name, value in key_options.items() if value is not None]
     if len(named) > 1 or (off and named):
         raise DefinitionError(f"a log has one checkpoint key: leave out all but one of {', '.join(named)}, --unsigned")
     if configured is not None:

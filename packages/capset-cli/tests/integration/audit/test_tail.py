@@ -21,13 +21,13 @@ def test_the_newest_records_are_shown_the_newest_last(run: Run) -> None:
     for _ in range(3):
         run(*ADD)
     run("call", "test_math.ad")
-    told = run("audit", "tail", "-n", "2").out.splitlines()
-    assert [line.split()[0] for line in told] == ["3", "4"]
-    assert " local add succeeded " in told[0]
-    assert " local test_math.ad not_found " in told[1]
-    found = [json.loads(line) for line in run("audit", "tail", "--json").out.splitlines()]
-    assert [one["seq"] for one in found] == [1, 2, 3, 4]
-    assert found[0]["arguments"] == {"a": 2, "b": 3}
+    lines = run("audit", "tail", "-n", "2").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["3", "4"]
+    assert " local add succeeded " in lines[0]
+    assert " local test_math.ad not_found " in lines[1]
+    records = [json.loads(line) for line in run("audit", "tail", "--json").out.splitlines()]
+    assert [record["seq"] for record in records] == [1, 2, 3, 4]
+    assert records[0]["arguments"] == {"a": 2, "b": 3}
     assert run("audit", "tail", "-n", "0").out == ""
 
 

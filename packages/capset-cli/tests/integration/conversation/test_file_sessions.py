@@ -27,8 +27,8 @@ def shelf(folder: Path) -> dict[str, Any]:
 
 def adder(folder: Path, **more: Any) -> None:
     """Write an agent file that declares its server, and approve its tool."""
-    given = {"name": "adder", "description": "Adds.", "capabilities": ["mcp:shelf"], **shelf(folder), **more}
-    (folder / "adder.json").write_text(json.dumps(given))
+    definition = {"name": "adder", "description": "Adds.", "capabilities": ["mcp:shelf"], **shelf(folder), **more}
+    (folder / "adder.json").write_text(json.dumps(definition))
 
 
 def newest(run: Run) -> str:
@@ -55,13 +55,13 @@ def test_a_session_knows_the_file_that_declares_its_servers(
     monkeypatch.setenv("CAPSET_DB", f"sqlite:///{tmp_path / 'capset.db'}")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    again = run("run", "--session", session, "and again", *model)
-    assert (again.code, again.out) == (0, "Three.\n"), again.said
+    resumed = run("run", "--session", session, "and again", *model)
+    assert (resumed.code, resumed.out) == (0, "Three.\n"), resumed.said
     called = run("call", "shelf_add", "--session", session, "--args", '{"a": 2, "b": 2}')
     assert json.loads(called.out) == {"total": 4}, called.said
     chat = run("chat", "--resume", session, *model, stdin="")
     assert chat.code == 0, chat.said
-    outcomes = [(one["tool"], one["outcome"]) for one in run("audit", "query", "--json").json["items"]]
+    outcomes = [(record["tool"], record["outcome"]) for record in run("audit", "query", "--json").json["items"]]
     assert outcomes.count(("shelf_add", "succeeded")) == 3
     (tmp_path / "adder.json").unlink()
     other = run("run", "--session", session, "and again", *model, "--principal", "eve")
@@ -82,9 +82,9 @@ def test_servers_of_agents_within_are_known_too(run: Run, tmp_path: Path, model:
     steps["adder"] = [*STEPS, *STEPS]
     (tmp_path / "script.json").write_text(json.dumps({"agents": steps}))
     assert run("run", "head.json", "add", *model).out == "Done.\n"
-    again = run("run", "--session", newest(run), "and again", *model)
-    assert (again.code, again.out) == (0, "Done.\n"), again.said
-    outcomes = [(one["tool"], one["outcome"]) for one in run("audit", "query", "--json").json["items"]]
+    resumed = run("run", "--session", newest(run), "and again", *model)
+    assert (resumed.code, resumed.out) == (0, "Done.\n"), resumed.said
+    outcomes = [(record["tool"], record["outcome"]) for record in run("audit", "query", "--json").json["items"]]
     assert outcomes.count(("shelf_add", "succeeded")) == 2
 
 
@@ -99,5 +99,5 @@ def test_a_session_of_a_configuration_says_how_it_goes_on(run: Run, tmp_path: Pa
     assert alone.code == 2
     option = f"--config '{tmp_path / 'my tools.json'}'"
     assert f"the session {session!r} is one of a configuration file: give {option} with it" in alone.said
-    again = run("run", "--session", session, "and again", "--config", str(tmp_path / "my tools.json"), *model)
-    assert (again.code, again.out) == (0, "Three.\n"), again.said
+    resumed = run("run", "--session", session, "and again", "--config", str(tmp_path / "my tools.json"), *model)
+    assert (resumed.code, resumed.out) == (0, "Three.\n"), resumed.said

@@ -39,10 +39,10 @@ pytestmark = pytest.mark.spec("R11", "R26")
 
 def packages(folder: Path) -> str:
     """Install the agent ``walker``, and return the folder of its package."""
-    found = folder / "packages"
-    found.mkdir()
-    install(found, "walking", COUNTER, agents={"walker": "walking:walker"})
-    return os.fspath(found)
+    root = folder / "packages"
+    root.mkdir()
+    install(root, "walking", COUNTER, agents={"walker": "walking:walker"})
+    return os.fspath(root)
 
 
 @pytest.fixture
@@ -53,13 +53,13 @@ def walker(tmp_path: Path) -> Command:
 @pytest.mark.realtime
 def test_a_terminal_has_a_bar_while_a_call_runs(walker: Command) -> None:
     model = script(walker.folder, call("steps"), call("steps", fails=True), {"text": "There."})
-    code, out, shown = at_terminal(walker, "run", "walker", "go", "--model", model)
+    code, out, screen = at_terminal(walker, "run", "walker", "go", "--model", model)
     assert (code, out) == (0, "There.\n")
-    text = MOVES.sub("", shown)
+    text = MOVES.sub("", screen)
     assert "━" in text
     assert "25% steps [red]step 1[/]" in text
     assert "75% steps step\\n3" in text
-    first, second, rest = shown.split("✓")[0], shown.split("✓")[-1].split("✗")[0], shown.split("✗")[-1]
+    first, second, rest = screen.split("✓")[0], screen.split("✓")[-1].split("✗")[0], screen.split("✗")[-1]
     assert "\x1b[2K" in first, "the bar of a call is taken away before its result is shown"
     assert "\x1b[2K" in second
     assert "━" not in rest
@@ -74,9 +74,9 @@ def test_elsewhere_it_is_lines_and_events(walker: Command) -> None:
         " 75% steps step\\n3",
         "✓ steps {} → there",
     ]
-    told = events(walker("run", "walker", "go", "--model", model, "--json"))
-    progress = [one["data"] for one in told if one["type"] == "tool.progress"]
-    assert [(one["tool"], one["fraction"], one["message"]) for one in progress] == [
+    emitted = events(walker("run", "walker", "go", "--model", model, "--json"))
+    progress = [event["data"] for event in emitted if event["type"] == "tool.progress"]
+    assert [(update["tool"], update["fraction"], update["message"]) for update in progress] == [
         ("steps", 0.25, "[red]step 1[/]"),
         ("steps", 0.75, "step\n3"),
     ]
@@ -90,7 +90,7 @@ def test_that_of_a_server_is_shown_too(tmp_path: Path) -> None:
     model = script(folder, call("steps"), {"text": "There."})
     with running(folder, "--model", model, PYTHONPATH=packages(tmp_path)) as server:
         environ = clean_environment(elsewhere, CAPSET_URL=server.url, CAPSET_KEY=server.key())
-        code, out, shown = at_terminal(Command(elsewhere, environ), "run", "walker", "go")
+        code, out, screen = at_terminal(Command(elsewhere, environ), "run", "walker", "go")
     assert (code, out) == (0, "There.\n")
-    assert "25% steps [red]step 1[/]" in MOVES.sub("", shown)
-    assert "75% steps step\\n3" in MOVES.sub("", shown)
+    assert "25% steps [red]step 1[/]" in MOVES.sub("", screen)
+    assert "75% steps step\\n3" in MOVES.sub("", screen)

@@ -33,8 +33,8 @@ class There:
 @pytest.fixture
 def there(tmp_path: Path) -> Generator[There]:
     folder, elsewhere, packages = tmp_path / "server", tmp_path / "elsewhere", tmp_path / "packages"
-    for one in (folder, elsewhere, packages):
-        one.mkdir()
+    for path in (folder, elsewhere, packages):
+        path.mkdir()
     install(packages, "shelf", SHELF, capabilities={"shelf": "shelf:shelf"}, agents={"keeper": "shelf:keeper"})
     model = script(folder, call("burn", text="letters"), {"text": "Burnt."}, {"text": "As I said."})
     with running(folder, "--model", model, PYTHONPATH=os.fspath(packages)) as server:

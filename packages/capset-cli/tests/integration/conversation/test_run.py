@@ -33,7 +33,9 @@ def test_an_agent_does_a_task(keeper: Command) -> None:
     assert '✓ put {"text": "milk"} → kept milk' in done.said
     assert (keeper.folder / "shelf.txt").read_text() == "milk\n"
     records = keeper("audit", "query", "--json").json["items"]
-    assert [(one["tool"], one["agent"], one["outcome"]) for one in records] == [("put", "keeper", "succeeded")]
+    assert [(record["tool"], record["agent"], record["outcome"]) for record in records] == [
+        ("put", "keeper", "succeeded")
+    ]
 
 
 def test_a_configuration_file_has_its_agent(keeper: Command) -> None:
@@ -109,7 +111,7 @@ def test_a_conversation_is_forked_and_taken_back(keeper: Command) -> None:
 def test_programs_read_one_event_a_line(keeper: Command) -> None:
     done = keeper("run", "keeper", "hello", "--model", script(keeper.folder, {"text": "Hello."}), "--json")
     assert done.code == 0
-    assert [one["type"] for one in events(done)] == ["turn.started", "text.delta", "usage", "turn.ended"]
+    assert [event["type"] for event in events(done)] == ["turn.started", "text.delta", "usage", "turn.ended"]
     assert events(done)[-1]["data"] == {"output": "Hello."}
     assert done.err == ""
 
@@ -132,8 +134,10 @@ def test_a_task_that_waits_for_an_approval_goes_on_later(keeper: Command) -> Non
     done = keeper("run", "--session", session, "--model", model)
     assert (done.code, done.out) == (0, "Burnt.\n"), done.err
     assert (keeper.folder / "shelf.txt").read_text() == "burnt letters\n"
-    again = keeper("run", "--session", session, "--model", model)
-    assert (again.code, again.out) == (0, "Burnt.\n"), "the end of a turn that another process went on with is shown"
+    repeated = keeper("run", "--session", session, "--model", model)
+    assert (repeated.code, repeated.out) == (0, "Burnt.\n"), (
+        "the end of a turn that another process went on with is shown"
+    )
     assert (keeper.folder / "shelf.txt").read_text() == "burnt letters\n"
     done = keeper("run", "--session", session, "what did you do?", "--model", model)
     assert (done.code, done.out) == (0, "As I said.\n"), done.err
@@ -141,7 +145,7 @@ def test_a_task_that_waits_for_an_approval_goes_on_later(keeper: Command) -> Non
 
 @pytest.mark.realtime
 @pytest.mark.parametrize(
-    ("answers", "kept", "said"),
+    ("answers", "content", "output"),
     [
         ("y\n", "burnt letters\n", "Done."),
         ('e\nno\n{"text": "ashes"}\n', None, "Done."),
@@ -149,18 +153,18 @@ def test_a_task_that_waits_for_an_approval_goes_on_later(keeper: Command) -> Non
         ("n\nthey are dear\n", None, "They are dear, I see."),
     ],
 )
-def test_a_second_person_decides_on_the_spot(keeper: Command, answers: str, kept: str | None, said: str) -> None:
+def test_a_second_person_decides_on_the_spot(keeper: Command, answers: str, content: str | None, output: str) -> None:
     """What is no JSON is asked for again; a rejection is read by the model with its reason."""
     dear = {"when": {"contains": "they are dear"}, "text": "They are dear, I see."}
     model = script(keeper.folder, call("burn", text="letters"), dear, {"text": "Done."})
     if "no\n" in answers:
         answers = answers.replace("e\nno\n", "e\nno\ne\n")
-        kept = "burnt ashes\n"
+        content = "burnt ashes\n"
     done = keeper("run", "keeper", "burn the letters", "--model", model, "--approver", "eve", stdin=answers)
-    assert (done.code, done.out) == (0, f"{said}\n"), done.err
+    assert (done.code, done.out) == (0, f"{output}\n"), done.err
     assert "approve? [y]es, [n]o, [e]dit" in done.said
     path = keeper.folder / "shelf.txt"
-    assert (path.read_text() if path.exists() else None) == kept
+    assert (path.read_text() if path.exists() else None) == content
 
 
 @pytest.mark.spec("T38")
@@ -214,7 +218,7 @@ def test_ctrl_c_cancels_the_turn_and_keeps_the_session(keeper: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "code", "said"),
+    ("options", "code", "message"),
     [
         (("run", "keeper"), 2, "capset run AGENT TASK"),
         (("run", "keeper", "x", "--model", "script:none.yaml"), 2, "cannot be read"),
@@ -225,10 +229,10 @@ def test_ctrl_c_cancels_the_turn_and_keeps_the_session(keeper: Command) -> None:
         (("run", "keeper", "caf\udce9", "--model", "test"), 2, "is not valid UTF-8 text"),
     ],
 )
-def test_what_cannot_be_done_is_said(keeper: Command, options: tuple[str, ...], code: int, said: str) -> None:
+def test_what_cannot_be_done_is_said(keeper: Command, options: tuple[str, ...], code: int, message: str) -> None:
     done = keeper(*options)
     assert done.code == code, done
-    assert said in done.said
+    assert message in done.said
 
 
 @pytest.mark.nightly
@@ -245,8 +249,8 @@ def test_a_conversation_is_recorded_and_given_again(keeper: Command) -> None:
     assert keeper("run", "--session", session, "what was it?", "--model", model, *recorded).out == "Milk.\n"
     assert len((keeper.folder / "talk.jsonl").read_text().splitlines()) == 3
     (keeper.folder / "script.json").unlink()
-    again = keeper("run", "keeper", "keep milk", "--model", "cassette:talk.jsonl", "--json")
-    assert [alike(one) for one in events(again)] == [alike(one) for one in events(done)]
+    replayed = keeper("run", "keeper", "keep milk", "--model", "cassette:talk.jsonl", "--json")
+    assert [alike(event) for event in events(replayed)] == [alike(event) for event in events(done)]
     session = keeper("sessions", "list", "--json").json["items"][0]["id"]
     more = keeper("run", "--session", session, "what was it?", "--model", "cassette:talk.jsonl")
     assert (more.code, more.out) == (0, "Milk.\n"), more.err
@@ -299,7 +303,7 @@ def test_what_was_recorded_survives_its_process(keeper: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--model", "cassette:none.jsonl"), "none.jsonl: cannot be read"),
         (("--model", "cassette:notes.txt"), "notes.txt, line 1: not a cassette"),
@@ -310,9 +314,9 @@ def test_what_was_recorded_survives_its_process(keeper: Command) -> None:
         (("--url", "http://localhost:1", "--record", "talk.jsonl"), "--record is for work on this machine"),
     ],
 )
-def test_what_no_cassette_can_be(keeper: Command, options: tuple[str, ...], said: str) -> None:
+def test_what_no_cassette_can_be(keeper: Command, options: tuple[str, ...], message: str) -> None:
     (keeper.folder / "notes.txt").write_text("dear\n")
     done = keeper("run", "keeper", "x", *options)
     assert done.code == 2, done
-    assert said in done.said
+    assert message in done.said
     assert (keeper.folder / "notes.txt").read_text() == "dear\n"

@@ -54,8 +54,8 @@ def test_an_agent_is_written_to_stdout_or_to_a_file_with_the_same_bytes(
     printed = capset("export", form, "--agent", "helper.yaml")
     assert printed.code == 0
     assert "left out: effects of add, divide, multiply, subtract" in printed.said
-    written = capset("export", form, "--agent", "helper.yaml", "--output", "tools.json")
-    assert (written.code, written.out) == (0, "")
+    saved = capset("export", form, "--agent", "helper.yaml", "--output", "tools.json")
+    assert (saved.code, saved.out) == (0, "")
     assert (folder / "tools.json").read_text("utf-8") == printed.out
     assert capset("export", form, "--agent", "helper.yaml", "--json").json["content"] == json.loads(printed.out)
 
@@ -64,10 +64,10 @@ def test_an_agent_is_written_to_stdout_or_to_a_file_with_the_same_bytes(
 def test_a_configuration_is_written_as_its_principal_sees_it(capset: Command, folder: Path) -> None:
     assert folder
     done = capset("export", "anthropic", "--config", "weather.yaml")
-    assert [one["name"] for one in json.loads(done.out)] == ["get_weather"]
+    assert [tool["name"] for tool in json.loads(done.out)] == ["get_weather"]
     assert "the tool change_weather, which is not in play: local lacks the permission weather:change" in done.said
     granted = capset("export", "anthropic", "--config", "weather.yaml", "--grant", "weather:change")
-    assert [one["name"] for one in json.loads(granted.out)] == ["change_weather", "get_weather"]
+    assert [tool["name"] for tool in json.loads(granted.out)] == ["change_weather", "get_weather"]
 
 
 @pytest.mark.spec("W25", "W26")
@@ -81,7 +81,7 @@ def test_what_registries_and_other_agents_read_is_written(capset: Command, folde
     assert "headers" not in oauth["remotes"][0]
     card = json.loads(capset("export", "a2a", "--description", "Adds.", *place).out)
     assert card["description"] == "Adds."
-    assert [one["id"] for one in card["skills"]] == ["add", "divide", "multiply", "subtract"]
+    assert [skill["id"] for skill in card["skills"]] == ["add", "divide", "multiply", "subtract"]
 
 
 @pytest.mark.spec("W27")
@@ -116,7 +116,7 @@ def test_a_bundle_has_the_agent_files_that_its_agent_names(run: Run, folder: Pat
 
 @pytest.mark.spec("W27")
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ("workspace: .\n", "a configuration with a workspace or an audit key is in no bundle"),
         (
@@ -125,18 +125,18 @@ def test_a_bundle_has_the_agent_files_that_its_agent_names(run: Run, folder: Pat
         ),
     ],
 )
-def test_what_only_this_machine_has_is_in_no_bundle(capset: Command, folder: Path, more: str, told: str) -> None:
+def test_what_only_this_machine_has_is_in_no_bundle(capset: Command, folder: Path, more: str, message: str) -> None:
     (folder / "weather.yaml").write_text(CONFIG + more, encoding="utf-8")
     options = (*PUBLISHED, "--author", "Ada", "--description", "Weather.", "--output", "weather.mcpb")
     done = capset("export", "mcpb", "--config", "weather.yaml", *options)
     assert (done.code, done.out) == (2, "")
-    assert told in done.said
+    assert message in done.said
     assert not (folder / "weather.mcpb").exists()
 
 
 @pytest.mark.spec("W24")
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("openai",), "say what to export: --agent NAME, or --config FILE"),
         (("openai", "--agent", "helper.yaml", "--author", "Ada"), "--author is for mcpb; openai does not take it"),
@@ -151,12 +151,12 @@ def test_what_only_this_machine_has_is_in_no_bundle(capset: Command, folder: Pat
     ],
 )
 def test_options_that_do_not_fit_are_refused(
-    capset: Command, folder: Path, arguments: tuple[str, ...], told: str
+    capset: Command, folder: Path, arguments: tuple[str, ...], message: str
 ) -> None:
     assert folder
     done = capset("export", *arguments)
     assert (done.code, done.out) == (2, "")
-    assert told in done.said
+    assert message in done.said
 
 
 BUNDLE = (*PUBLISHED, "--author", "Ada", "--description", "Weather.", "--output", "weather.mcpb")
@@ -205,7 +205,7 @@ def test_a_bundle_serves_with_a_handler_that_is_called_as_a_module_is(capset: Co
     with zipfile.ZipFile(folder / "weather.mcpb") as archive:
         archive.extractall(inside)
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    asked = [
+    requests = [
         {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {
@@ -225,8 +225,8 @@ def test_a_bundle_serves_with_a_handler_that_is_called_as_a_module_is(capset: Co
     ) as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        for one in asked:
-            server.stdin.write(json.dumps(one) + "\n")
+        for request in requests:
+            server.stdin.write(json.dumps(request) + "\n")
         server.stdin.flush()
         answers = [json.loads(server.stdout.readline()) for _ in range(2)]
         server.stdin.close()

@@ -101,7 +101,7 @@ def test_what_cannot_be_a_tool_is_named_and_nothing_is_made(capset: Command, tmp
     assert not (tmp_path / "calc.yaml").exists()
     without = capset("import", "tools.json", "--effect", "read", "--output", "calc.yaml", "--skip-refused", "--json")
     assert without.json == {"configuration": "calc.yaml", "handlers": ["calc_handlers.py"]}
-    assert [one["name"] for one in yaml.safe_load((tmp_path / "calc.yaml").read_text("utf-8"))["actions"]] == [
+    assert [action["name"] for action in yaml.safe_load((tmp_path / "calc.yaml").read_text("utf-8"))["actions"]] == [
         "math_add"
     ]
 
@@ -124,7 +124,7 @@ def test_the_servers_of_a_client_are_a_configuration(capset: Command, tmp_path: 
 
 @pytest.mark.spec("W28")
 @pytest.mark.parametrize(
-    ("content", "options", "told"),
+    ("content", "options", "message"),
     [
         ([ADD], (), "say what the tools do: --effect read, write, external or destructive"),
         ([], ("--effect", "read"), "there are no tool definitions in tools.json"),
@@ -138,11 +138,11 @@ def test_the_servers_of_a_client_are_a_configuration(capset: Command, tmp_path: 
     ],
 )
 def test_what_does_not_fit_is_refused(
-    capset: Command, tmp_path: Path, content: Any, options: tuple[str, ...], told: str
+    capset: Command, tmp_path: Path, content: Any, options: tuple[str, ...], message: str
 ) -> None:
     done = capset("import", put(tmp_path, content), *options)
     assert (done.code, done.out) == (2, "")
-    assert told in done.said
+    assert message in done.said
 
 
 @pytest.mark.spec("W28")
@@ -157,7 +157,7 @@ def test_what_is_no_json_is_refused(capset: Command, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["openai", "openai-chat", "anthropic"])
 def test_an_export_is_imported_as_actions_with_the_same_tools(capset: Command, tmp_path: Path, form: str) -> None:
     (tmp_path / "helper.yaml").write_text("name: helper\ncapabilities: [test_math, current_time]\n", encoding="utf-8")
-    written = capset("export", form, "--agent", "helper.yaml")
-    (tmp_path / "tools.json").write_text(written.out, encoding="utf-8")
+    exported = capset("export", form, "--agent", "helper.yaml")
+    (tmp_path / "tools.json").write_text(exported.out, encoding="utf-8")
     assert capset("import", "tools.json", "--effect", "read", "--output", "again.yaml").code == 0
-    assert json.loads(capset("export", form, "--config", "again.yaml").out) == json.loads(written.out)
+    assert json.loads(capset("export", form, "--config", "again.yaml").out) == json.loads(exported.out)

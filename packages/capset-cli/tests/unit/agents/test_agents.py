@@ -52,35 +52,35 @@ def test_an_agent_is_made_shown_changed_and_archived(run: Run, made: dict[str, A
     assert (late.code, late.json["error"]["code"]) == (2, "outdated")
     done = run("agents", "archive", made["id"])
     assert (done.code, done.out) == (0, f"keeper {made['id']} has version 3 (archived)\n")
-    (listed,) = run("agents", "list", "--status", "archived", "--json").json["items"]
-    assert (listed["id"], listed["version"]) == (made["id"], 3)
+    (entry,) = run("agents", "list", "--status", "archived", "--json").json["items"]
+    assert (entry["id"], entry["version"]) == (made["id"], 3)
     assert run("agents", "list", "--status", "active", "--json").json["items"] == []
     assert "keeper" in run("agents", "list").out
-    shown = run("agents", "show", made["id"]).out
-    assert "openai:gpt-9" in shown
-    assert '"depth"' in shown
+    details = run("agents", "show", made["id"]).out
+    assert "openai:gpt-9" in details
+    assert '"depth"' in details
 
 
 @pytest.mark.spec("P5", "P7")
 def test_its_versions_are_listed_compared_and_brought_back(run: Run, made: dict[str, Any]) -> None:
     second = change(run, made["id"], capabilities=["noop"], description="Less.")
     page = run("agents", "versions", made["id"], "--limit", "1", "--json").json
-    assert ([one["version"] for one in page["items"]], page["next"]) == ([2], "2")
+    assert ([version["version"] for version in page["items"]], page["next"]) == ([2], "2")
     page = run("agents", "versions", made["id"], "--before", "2", "--json").json
-    assert [(one["version"], one["author"]) for one in page["items"]] == [(1, "user:ada")]
+    assert [(version["version"], version["author"]) for version in page["items"]] == [(1, "user:ada")]
     assert "user:ada" in run("agents", "versions", made["id"]).out
     assert run("agents", "show", made["id"], "--version", "1", "--json").json == made
     diff = run("agents", "diff", made["id"], "1", "2", "--exit-code", "--json")
     assert (diff.code, diff.json["before"], diff.json["after"]) == (3, 1, 2)
-    assert [one["path"] for one in diff.json["fields"]] == [
+    assert [field["path"] for field in diff.json["fields"]] == [
         "capabilities[noop]",
         "capabilities[test_math]",
         "description",
     ]
     assert diff.json["composition"]["hashes"]["static"]["after"] == second["static_hash"]
-    told = run("agents", "diff", made["id"], "1").out
-    assert "+ capabilities[noop] noop" in told
-    assert "- tool add" in told
+    printed = run("agents", "diff", made["id"], "1").out
+    assert "+ capabilities[noop] noop" in printed
+    assert "- tool add" in printed
     assert run("agents", "diff", made["id"], "2", "2", "--exit-code").code == 0
     back = run("agents", "rollback", made["id"], "1", "--json").json
     assert (back["version"], back["static_hash"]) == (3, made["static_hash"])
@@ -117,7 +117,9 @@ def test_whose_agents_they_are_and_what_cannot_be(run: Run, made: dict[str, Any]
     (tmp_path / "risky.yaml").write_text("name: risky\ncapabilities: [database]")
     risky = run("agents", "create", "risky.yaml", "--org", "acme", "--json")
     assert risky.code == 0, "whoever has the database is its administrator"
-    assert [one["id"] for one in run("agents", "list", "--org", "acme", "--json").json["items"]] == [risky.json["id"]]
+    assert [agent["id"] for agent in run("agents", "list", "--org", "acme", "--json").json["items"]] == [
+        risky.json["id"]
+    ]
     gone = run("agents", "show", made["id"], "--org", "acme", "--json")
     assert (gone.code, gone.json["error"]["code"]) == (2, "not_found")
     for text in ("[]", "name: [", "name: a\nnme: b", "name: a\nstatic_context: {since: 2026-01-01}"):
@@ -137,17 +139,17 @@ def test_an_agent_of_a_file_has_servers_of_its_own_until_it_drops_them(run: Run,
             await kernel.store.pins.change(source.pin_key, [pin_of(source, offer, "root", kernel.now())])
 
     declared = {"shop": {"url": "http://127.0.0.1:8123/mcp"}}
-    given = {"name": "seller", "capabilities": ["mcp:shop"], "mcp_servers": declared}
-    (tmp_path / "seller.json").write_text(json.dumps(given))
-    made = run("agents", "create", "seller.json", "--json").json
-    assert made["mcp_servers"] == declared
-    asyncio.run(approve(made["id"]))
-    first = run("call", "shop_sell", "--agent", made["id"], "--args", "{}", "--json").json
+    definition = {"name": "seller", "capabilities": ["mcp:shop"], "mcp_servers": declared}
+    (tmp_path / "seller.json").write_text(json.dumps(definition))
+    seller = run("agents", "create", "seller.json", "--json").json
+    assert seller["mcp_servers"] == declared
+    asyncio.run(approve(seller["id"]))
+    first = run("call", "shop_sell", "--agent", seller["id"], "--args", "{}", "--json").json
     assert "leads to an address that is not public" in first["error"]["message"], "the tool is there; its server is not"
-    session = run("sessions", "create", made["id"], "--json").json["id"]
-    assert run("agents", "change", made["id"], '{"mcp_servers": null, "capabilities": []}').code == 0
-    again = run("call", "shop_sell", "--session", session, "--args", "{}", "--json").json
-    assert "is not declared any more" in again["error"]["message"], "in sessions that were open before, too"
+    session = run("sessions", "create", seller["id"], "--json").json["id"]
+    assert run("agents", "change", seller["id"], '{"mcp_servers": null, "capabilities": []}').code == 0
+    second = run("call", "shop_sell", "--session", session, "--args", "{}", "--json").json
+    assert "is not declared any more" in second["error"]["message"], "in sessions that were open before, too"
     (tmp_path / "sh.json").write_text(json.dumps({"name": "a", "mcp_servers": {"shop": {"command": ["sh"]}}}))
     refused = run("agents", "create", "sh.json")
     assert (refused.code, "command: only the operator" in refused.said) == (2, True)

@@ -71,16 +71,16 @@ EXEMPT = {
 
 def commands(group: object, *names: str) -> Iterator[str]:
     inner: dict[str, object] = getattr(group, "commands", {})
-    for name, one in inner.items():
-        yield from commands(one, *names, name)
+    for name, command in inner.items():
+        yield from commands(command, *names, name)
     if not inner:
         yield " ".join(names)
 
 
 @pytest.mark.spec("G39")
 def test_every_command_has_an_act_or_a_reason() -> None:
-    there, listed = set(commands(typer.main.get_command(app))), ACT_OF.keys() | EXEMPT.keys()
-    missing, gone = sorted(there - listed), sorted(listed - there)
+    existing, covered = set(commands(typer.main.get_command(app))), ACT_OF.keys() | EXEMPT.keys()
+    missing, gone = sorted(existing - covered), sorted(covered - existing)
     assert not missing, f"{missing}: put the act into ACT_OF of {__name__}, or the reason why there is none into EXEMPT"
     assert not gone, f"{gone} in ACT_OF or EXEMPT of {__name__} are no commands"
     assert not ACT_OF.keys() & EXEMPT.keys()
@@ -100,9 +100,9 @@ def acts(run: Run) -> list[dict[str, Any]]:
 
 
 def done(run: Run, *words: str) -> Any:
-    made = run(*words, "--json")
-    assert made.code == 0, made.err
-    return made.json
+    completed = run(*words, "--json")
+    assert completed.code == 0, completed.err
+    return completed.json
 
 
 @pytest.mark.spec("G39", "G40")
@@ -121,8 +121,8 @@ def test_every_command_that_changes_something_is_on_the_chain(run: Run) -> None:
     done(run, "sessions", "move", session, "--to", "1", *of_acme)
     done(run, "sessions", "delete", session, *of_acme)
     done(run, "agents", "archive", agent, *of_acme)
-    found = acts(run)
-    assert [row["act"] for row in found] == [
+    rows = acts(run)
+    assert [row["act"] for row in rows] == [
         "key.create",
         "key.revoke",
         "agent.create",
@@ -132,18 +132,18 @@ def test_every_command_that_changes_something_is_on_the_chain(run: Run) -> None:
         "session.delete",
         "agent.archive",
     ], "one for each change, and none for what changed nothing"
-    assert {row["source"] for row in found} == {f"cli {getpass.getuser()}"}
-    assert [row["principal"] for row in found] == ["local"] * 2 + ["eve"] * 6
-    assert {row["org"] for row in found} == {"acme"}
-    assert {row["agent"] for row in found[2:]} == {"adder"}
-    about = [json.loads(row["arguments"]) for row in found]
+    assert {row["source"] for row in rows} == {f"cli {getpass.getuser()}"}
+    assert [row["principal"] for row in rows] == ["local"] * 2 + ["eve"] * 6
+    assert {row["org"] for row in rows} == {"acme"}
+    assert {row["agent"] for row in rows[2:]} == {"adder"}
+    about = [json.loads(row["arguments"]) for row in rows]
     assert (about[0]["id"], about[0]["principal"], about[0]["scopes"]) == (
         key["id"],
         "user:bot",
         ["capset:read", "capset:call"],
     )
     assert (about[3]["version"], about[3]["changed"]) == (2, ["description"])
-    assert key["key"] not in json.dumps(found), "no secrets"
+    assert key["key"] not in json.dumps(rows), "no secrets"
     assert run("audit", "verify").code == 0
 
 
@@ -154,14 +154,14 @@ def test_reading_the_log_is_on_record_once_a_command(run: Run) -> None:
     for words in (("query", "--tool", "add"), ("tail",), ("export",)):
         assert run("audit", *words).code == 0
     assert run("audit", "query", "--act", "log.raed").code == 2
-    listed = done(run, "audit", "query", "--kind", "act")["items"]
-    assert [one["arguments"]["by"] for one in listed] == ["export", "tail", "query"], "newest first"
-    assert listed[2]["arguments"]["tool"] == "add"
+    records = done(run, "audit", "query", "--kind", "act")["items"]
+    assert [record["arguments"]["by"] for record in records] == ["export", "tail", "query"], "newest first"
+    assert records[2]["arguments"]["tool"] == "add"
     both = done(run, "audit", "query", "--kind", "all", "--limit", "5")
-    assert [one["phase"] for one in both["items"]] == ["act"] * 4 + ["outcome"]
+    assert [record["phase"] for record in both["items"]] == ["act"] * 4 + ["outcome"]
     more = done(run, "audit", "query", "--kind", "all", "--before", str(both["next"]))
-    assert [one["phase"] for one in more["items"]] == ["outcome"] * 2
-    assert {one["phase"] for one in done(run, "audit", "query")["items"]} == {"outcome"}, "calls, by default"
-    shown = run("audit", "query", "--act", "log.read", "--limit", "1").out
-    assert "log.read" in shown
-    assert f"cli {getpass.getuser()}" in " ".join(shown.split())
+    assert [record["phase"] for record in more["items"]] == ["outcome"] * 2
+    assert {record["phase"] for record in done(run, "audit", "query")["items"]} == {"outcome"}, "calls, by default"
+    output = run("audit", "query", "--act", "log.read", "--limit", "1").out
+    assert "log.read" in output
+    assert f"cli {getpass.getuser()}" in " ".join(output.split())

@@ -17,9 +17,9 @@ def keyed(run: Run) -> Run:
     for _ in range(3):
         assert run(*ADD).code == 0
     assert run("audit", "keygen", "audit.key").code == 0
-    made = run("audit", "checkpoint", "--key", "audit.key")
-    assert made.code == 0
-    Path("kept.ndjson").write_text(made.out, encoding="utf-8")
+    checkpoint = run("audit", "checkpoint", "--key", "audit.key")
+    assert checkpoint.code == 0
+    Path("kept.ndjson").write_text(checkpoint.out, encoding="utf-8")
     return run
 
 
@@ -33,13 +33,13 @@ def without_keys(verified: dict[str, object]) -> dict[str, object]:
 
 
 def test_a_pair_of_keys_is_made_once_and_the_private_one_is_private(run: Run) -> None:
-    made = run("audit", "keygen", "audit.key", "--json").json
-    assert made == {"id": made["id"], "private": "audit.key", "public": "audit.key.pub"}
+    key_pair = run("audit", "keygen", "audit.key", "--json").json
+    assert key_pair == {"id": key_pair["id"], "private": "audit.key", "public": "audit.key.pub"}
     assert Path("audit.key").stat().st_mode & 0o777 == 0o600
     assert "PRIVATE KEY" in Path("audit.key").read_text()
     assert "PUBLIC KEY" in Path("audit.key.pub").read_text()
-    again = run("audit", "keygen", "audit.key")
-    assert (again.code, "there is a file 'audit.key' already" in again.said) == (2, True)
+    repeated = run("audit", "keygen", "audit.key")
+    assert (repeated.code, "there is a file 'audit.key' already" in repeated.said) == (2, True)
 
 
 @pytest.mark.spec("G21")
@@ -49,16 +49,16 @@ def test_a_checkpoint_is_made_shown_and_verified_by(keyed: Run) -> None:
     assert same == json.loads(Path("kept.ndjson").read_text())
     assert (same["number"], same["seq"], same["since"]) == (1, 3, 1)
     keyed(*ADD)
-    told = keyed(*BY_KEY)
-    assert told.out == "verified: 4 records, every hash holds\n"
-    assert told.said == (
+    verification = keyed(*BY_KEY)
+    assert verification.out == "verified: 4 records, every hash holds\n"
+    assert verification.said == (
         "signed checkpoints cover records up to 3; of those after it, a tail may be missing "
         "records alone are verified, not agents, keys, people or settings; "
         "capset db check --verify compares the first three with their acts"
     )
     second = keyed("audit", "checkpoint", "--key", "audit.key", "--json").json
-    listed = keyed("audit", "checkpoints", "--json").out.splitlines()
-    assert [json.loads(line) for line in listed] == [same, second]
+    lines = keyed("audit", "checkpoints", "--json").out.splitlines()
+    assert [json.loads(line) for line in lines] == [same, second]
     assert [line.split()[0] for line in keyed("audit", "checkpoints", "--after", "1").out.splitlines()] == [
         "NUMBER",
         "2",
@@ -67,12 +67,12 @@ def test_a_checkpoint_is_made_shown_and_verified_by(keyed: Run) -> None:
 
 @pytest.mark.spec("G21", "G22")
 def test_without_a_key_it_says_what_it_cannot_see(keyed: Run) -> None:
-    told = keyed("audit", "verify")
-    first, second = told.out.splitlines()
-    assert told.code == 0
+    verification = keyed("audit", "verify")
+    first, second = verification.out.splitlines()
+    assert verification.code == 0
     assert first == "no key was given: nothing vouches for what follows"
     assert second == "consistent in itself: 3 records, every hash holds"
-    assert "a log that was emptied, cut off or computed again looks the same" in told.said
+    assert "a log that was emptied, cut off or computed again looks the same" in verification.said
 
 
 @pytest.mark.spec("G21", "G22")
@@ -86,8 +86,8 @@ def test_a_tail_that_was_cut_off_is_found_though_the_checkpoints_are_gone(keyed:
     none = keyed(*BY_KEY)
     assert (none.code, "there is no checkpoint over any of the records" in none.said) == (3, True)
     for options in ((), ("--key", "audit.key.pub")):
-        kept = keyed("audit", "verify", "--checkpoint", "kept.ndjson", *options)
-        assert (kept.code, "record 3 is missing at the end" in kept.said) == (3, True)
+        verification = keyed("audit", "verify", "--checkpoint", "kept.ndjson", *options)
+        assert (verification.code, "record 3 is missing at the end" in verification.said) == (3, True)
 
 
 @pytest.mark.spec("G21")
@@ -104,8 +104,8 @@ def test_records_are_cut_up_to_a_checkpoint(keyed: Run) -> None:
     prune = ("audit", "prune", "--key", "audit.key", "--before", "2999-01-01")
     assert keyed(*prune, "--json").json == {"removed": 3, "since": 4}
     assert without_keys(keyed(*BY_KEY, "--json").json) == {**SOUND, "checked": 2, "since": 4, "covered": 4}
-    told = keyed("audit", "verify")
-    assert (told.code, "they begin with record 4; what was before was pruned" in told.said) == (0, True)
+    verification = keyed("audit", "verify")
+    assert (verification.code, "they begin with record 4; what was before was pruned" in verification.said) == (0, True)
     assert keyed("audit", "prune", "--key", "audit.key", "--keep", "90d", "--json").json == {"removed": 0, "since": 4}
     young = keyed("audit", "prune", "--key", "audit.key", "--keep", "90d")
     assert (young.code, young.out) == (0, "nothing is old enough: the log begins with 4\n")
@@ -131,7 +131,7 @@ def test_what_was_changed_is_evidence_and_is_not_cut(keyed: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("checkpoint --key nowhere", "there is no file 'nowhere'"),
         ("checkpoint --key audit.key.pub", "this is a public one"),
@@ -150,7 +150,7 @@ def test_what_was_changed_is_evidence_and_is_not_cut(keyed: Run) -> None:
         (f"checkpoints --after {2**63}", "Invalid value for '--after'"),
     ],
 )
-def test_bad_input_ends_with_2(line: str, told: str, keyed: Run) -> None:
+def test_bad_input_ends_with_2(line: str, message: str, keyed: Run) -> None:
     done = keyed("audit", *line.split())
     assert done.code == 2
-    assert told in " ".join(f"{done.out} {done.err}".replace("│", " ").split())
+    assert message in " ".join(f"{done.out} {done.err}".replace("│", " ").split())

@@ -37,18 +37,18 @@ def write(path: str, rows: list[dict[str, Any]]) -> None:
 
 @pytest.mark.spec("G22")
 def test_all_columns_are_written_in_chain_order(filled: Run) -> None:
-    shown = filled("audit", "export")
-    assert shown.said == "5 records, 1 checkpoint over them"
-    told = filled("audit", "export", "--to", "records.ndjson", "--checkpoints", "seals.ndjson", "--json")
-    assert told.json == {"records": 6, "checkpoints": 1, "first": 1, "last": 6}
+    printed = filled("audit", "export")
+    assert printed.said == "5 records, 1 checkpoint over them"
+    exported = filled("audit", "export", "--to", "records.ndjson", "--checkpoints", "seals.ndjson", "--json")
+    assert exported.json == {"records": 6, "checkpoints": 1, "first": 1, "last": 6}
     rows = lines("records.ndjson")
-    assert [json.loads(line) for line in shown.out.splitlines()] == rows[:5]
+    assert [json.loads(line) for line in printed.out.splitlines()] == rows[:5]
     assert [tuple(row) for row in rows] == [COLUMNS] * 6
     expected = [(3, "intent"), (4, "outcome"), (5, "outcome"), (6, "act")]
     assert [(row["seq"], row["phase"]) for row in rows][2:] == expected
     assert rows[5]["act"] == "log.read", "the export before this one"
-    again = filled("audit", "export", "--to", "records.ndjson")
-    assert (again.code, "there is a file 'records.ndjson' already" in again.said) == (2, True)
+    repeated = filled("audit", "export", "--to", "records.ndjson")
+    assert (repeated.code, "there is a file 'records.ndjson' already" in repeated.said) == (2, True)
 
 
 @pytest.mark.spec("G21", "G22")
@@ -78,9 +78,12 @@ def test_what_was_exported_verifies_without_the_database(filled: Run) -> None:
 def test_a_part_verifies_by_itself_and_by_the_checkpoint_before_it(filled: Run) -> None:
     for name, options in (("part", ("--first", "3")), ("two", ("--first", "2", "--last", "3"))):
         assert filled("audit", "export", "--to", name, "--checkpoints", f"{name}.seals", *options).code == 0
-    told = filled("audit", "verify", "part")
-    assert (told.code, told.out.splitlines()[1]) == (0, "consistent in itself: 3 records, every hash holds")
-    assert "they begin with record 3; what was before is not in the file" in told.said
+    verification = filled("audit", "verify", "part")
+    assert (verification.code, verification.out.splitlines()[1]) == (
+        0,
+        "consistent in itself: 3 records, every hash holds",
+    )
+    assert "they begin with record 3; what was before is not in the file" in verification.said
     assert filled("audit", "verify", "two", "--json").json == {
         "ok": True,
         "checked": 2,
@@ -120,7 +123,7 @@ def test_a_log_that_was_changed_is_not_exported_as_if_it_were_not(filled: Run) -
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("export --json", "--json says what was written to a file: name one with --to"),
         ("export --since noon", "--since must be a time"),
@@ -131,8 +134,8 @@ def test_a_log_that_was_changed_is_not_exported_as_if_it_were_not(filled: Run) -
         ("verify binary", "is not UTF-8 text, at byte 0"),
     ],
 )
-def test_bad_input_ends_with_2(line: str, told: str, filled: Run) -> None:
+def test_bad_input_ends_with_2(line: str, message: str, filled: Run) -> None:
     Path("text").write_text('{"a": 1}\n', encoding="utf-8")
     Path("binary").write_bytes(b"\xff\n")
     done = filled("audit", *line.split())
-    assert (done.code, told in done.said + done.out) == (2, True), done.err
+    assert (done.code, message in done.said + done.out) == (2, True), done.err

@@ -94,8 +94,8 @@ def test_who_finds_a_key_that_has_handed_over_cannot_sign_with_it(signed: Run) -
         marks = ", ".join("?" * len(forged))
         database.execute(f"INSERT INTO checkpoints ({names}) VALUES ({marks})", tuple(forged.values()))
     for options in ((), ("--key", "audit.key.pub"), ("--pins", "none.json", "--key", "audit.key.pub")):
-        found = signed("audit", "verify", *options)
-        assert (found.code, "handed over at record 3" in found.said) == (3, True), options
+        verification = signed("audit", "verify", *options)
+        assert (verification.code, "handed over at record 3" in verification.said) == (3, True), options
 
 
 @pytest.mark.spec("G42")
@@ -136,5 +136,5 @@ def test_a_successor_that_the_key_before_has_not_signed_is_a_stranger(signed: Ru
     (act,) = signed("audit", "query", "--act", "checkpoint_key.succeed", "--json").json["items"]
     assert act["arguments"]["signature"] is None
     signed("audit", "checkpoint", "--key", "new.key")
-    found = signed("audit", "verify")
-    assert (found.code, "signed by another key" in found.said) == (3, True)
+    verification = signed("audit", "verify")
+    assert (verification.code, "signed by another key" in verification.said) == (3, True)

@@ -38,8 +38,8 @@ BROKEN = (
 @pytest.mark.spec("R3", "R11")
 def test_elsewhere_than_on_a_terminal_only_what_stands_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     view = TurnView()
-    for one in BROKEN:
-        view.show(one)
+    for turn_event in BROKEN:
+        view.show(turn_event)
     printed = capsys.readouterr()
     assert printed.out == "Here I am.\n"
     assert "broke off" in printed.err
@@ -51,6 +51,6 @@ def test_a_terminal_shows_text_as_it_comes_and_says_what_does_not_stand() -> Non
     view = TurnView(console=Console(file=file, width=80, color_system=None, legacy_windows=False))
     view.show(BROKEN[0])
     assert file.getvalue() == "Here "
-    for one in BROKEN[1:]:
-        view.show(one)
+    for turn_event in BROKEN[1:]:
+        view.show(turn_event)
     assert file.getvalue() == "Here \nthe model's answer broke off; it is asked again\nHere I am.\n"

@@ -69,7 +69,10 @@ def refer(entries: Iterable[CapabilityEntry], registry: Registry, *, is_new: boo
             )
         chosen, problems = _chosen(capability.ref, entry)
         refs[capability.name] = chosen
-        wrong += [EntryMismatch(position, entry.id, one.path, one.expected, one.did_you_mean) for one in problems]
+        wrong += [
+            EntryMismatch(position, entry.id, problem.path, problem.expected, problem.did_you_mean)
+            for problem in problems
+        ]
     return Referred(tuple(refs.values()), tuple(wrong))
 
 
@@ -97,22 +100,22 @@ def _chosen(ref: AnyRef, entry: CapabilityEntry) -> tuple[AnyRef, list[Field]]:
     return ref, wrong
 
 
-def _configured(ref: AnyRef, given: Mapping[str, Any]) -> tuple[AnyRef, list[Field]]:
+def _configured(ref: AnyRef, config: Mapping[str, Any]) -> tuple[AnyRef, list[Field]]:
     model = ref.base.config
     if model is None:
         return ref, [Field("config", f"the capability {ref.name!r} has no config")]
     try:
-        if size_of(given) > MAX_SIZE:
+        if size_of(config) > MAX_SIZE:
             return ref, [Field("config", f"a config has at most {MAX_SIZE} values and letters")]
-        text = to_json(given)
+        text = to_json(config)
         from_json(text, allow_inf_nan=False)
     except (ValueError, RecursionError):  # pydantic's serialisation errors are ValueErrors
         return ref, [Field("config", "must be JSON data: texts, finite numbers, true, false, null, lists, mappings")]
     try:
         return ref.with_config(config_from(model, text)), []
     except ValidationError as error:
-        fields = validation_fields(error, list(model.model_fields), given)
-        return ref, [Field(_place(one.path), one.expected, one.did_you_mean) for one in fields]
+        fields = validation_fields(error, list(model.model_fields), config)
+        return ref, [Field(_place(field.path), field.expected, field.did_you_mean) for field in fields]
 
 
 def _place(path: str) -> str:

@@ -54,15 +54,15 @@ def read_all_sources(path: Path, registry: Registry) -> list[Source]:
 
     Raises as ``read_agent_file`` does, and for two of one name that are not declared alike.
     """
-    found: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
 
     def make(source: Source) -> AnyCapability:
-        if found.setdefault(source.capability, source) != source:
+        if sources.setdefault(source.capability, source) != source:
             raise DefinitionError(f"{path}: two of its agents declare {source.label}, each in its own way")
         return capability_with(source)
 
     read_agent_file(path, registry, upstream=lambda _: make)
-    return list(found.values())
+    return list(sources.values())
 
 
 def sub_agent_files(path: Path, registry: Registry) -> Iterator[Path]:
@@ -90,13 +90,13 @@ def _is_file(name: str, registry: Registry) -> bool:
 def _read(path: Path, registry: Registry, within: tuple[Path, ...], upstream: Upstream | None) -> Agent:
     """Return the agent of a file that other files name, the outermost first."""
     try:
-        here = Path(realpath(path))  # which, unlike resolve(), takes a loop of links as it is
+        real_path = Path(realpath(path))  # which, unlike resolve(), takes a loop of links as it is
     except ValueError:  # a NUL, a lone surrogate
         raise DefinitionError(f"{str(path)!r:.200} is no path that a file can have") from None
-    if here in within:
+    if real_path in within:
         raise DefinitionError(f"{path}: an agent cannot be a tool of itself, nor of those that it has as tools")
     data = parse(path, read_text(path, "an agent file"))
-    return build_agent(data, registry, str(path), within=(*within, here), upstream=upstream)
+    return build_agent(data, registry, str(path), within=(*within, real_path), upstream=upstream)
 
 
 def build_agent(
@@ -119,12 +119,12 @@ def _shape(data: Any, where: str, registry: Registry | None) -> AgentFileShape:
     """Return what a file holds. Errors list its capabilities that a registry has not, if one is given."""
     if not isinstance(data, dict):
         raise DefinitionError(f"{where}: not an agent file: it must hold a mapping with a name", hint=_HINT)
-    given = cast("dict[str, Any]", data)
+    document = cast("dict[str, Any]", data)
     try:
-        return AgentFileShape.model_validate(given)
+        return AgentFileShape.model_validate(document)
     except ValidationError as error:
-        fields = validation_fields(error, list(AgentFileShape.model_fields), given)
-        fields += [] if registry is None else _entry_misfits(given, registry)
+        fields = validation_fields(error, list(AgentFileShape.model_fields), document)
+        fields += [] if registry is None else _entry_misfits(document, registry)
         raise DefinitionError(_listed(f"{where}: not an agent file:", fields), fields=fields) from None
 
 
@@ -163,8 +163,8 @@ def agent_tools(
 ) -> list[AnyTool]:
     """Return the tools of an agent that are other agents. Raises ``DefinitionError`` and ``NotFound``."""
     tools: list[AnyTool] = []
-    for position, given in enumerate(shape.agents):
-        entry = SubAgentEntry(agent=given) if isinstance(given, str) else given
+    for position, sub_agent in enumerate(shape.agents):
+        entry = SubAgentEntry(agent=sub_agent) if isinstance(sub_agent, str) else sub_agent
         place = f"{where}: agents.{position}"
         if not isinstance(entry.agent, str):
             inner = _made(entry.agent, registry, place, within, upstream)
@@ -192,7 +192,7 @@ def make_agent(
     """
     referred = refer(shape.entries(), registry, is_new=is_new)
     context, wrong = context_of(shape)
-    fields = [*wrong, *(one.field for one in referred.misfits)]
+    fields = [*wrong, *(misfit.field for misfit in referred.misfits)]
     try:
         agent = agent_of(shape, referred.refs, context, tools)
     except DefinitionError as error:
@@ -228,12 +228,12 @@ def context_of(shape: AgentShape) -> tuple[dict[str, Any] | None, list[Field]]: 
     try:
         return checked_bounds(shape.static_context), []
     except SchemaMismatch as error:
-        places = [(one, "" if one.path == "(arguments)" else f".{one.path}") for one in error.fields]
-        return None, [replace(one, path=f"static_context{inside}") for one, inside in places]
+        places = [(field, "" if field.path == "(arguments)" else f".{field.path}") for field in error.fields]
+        return None, [replace(field, path=f"static_context{inside}") for field, inside in places]
 
 
 def _listed(heading: str, problems: Iterable[Field | str]) -> str:
-    return "\n".join([heading, *(f"  {one}" for one in problems)])
+    return "\n".join([heading, *(f"  {problem}" for problem in problems)])
 
 
 def _entry_misfits(data: Mapping[str, Any], registry: Registry) -> list[Field]:
@@ -242,9 +242,9 @@ def _entry_misfits(data: Mapping[str, Any], registry: Registry) -> list[Field]:
     if not isinstance(entries, list):
         return []
     formed: dict[int, CapabilityEntry] = {}
-    for position, one in enumerate(cast("list[Any]", entries)):
+    for position, entry in enumerate(cast("list[Any]", entries)):
         with suppress(ValidationError):
-            formed[position] = CapabilityEntry.model_validate({"id": one} if isinstance(one, str) else one)
+            formed[position] = CapabilityEntry.model_validate({"id": entry} if isinstance(entry, str) else entry)
     places = list(formed)
     referred = refer(formed.values(), registry)
-    return [replace(one, position=places[one.position]).field for one in referred.misfits]
+    return [replace(misfit, position=places[misfit.position]).field for misfit in referred.misfits]

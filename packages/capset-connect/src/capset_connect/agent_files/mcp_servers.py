@@ -79,14 +79,17 @@ class OwnServers:
         """Return a registry in which they stand before those of equal names."""
         if not self.capabilities:
             return registry
-        named = {**registry.capabilities, **{one.name: one for one in self.capabilities}}
+        named = {**registry.capabilities, **{capability.name: capability for capability in self.capabilities}}
         return replace(registry, capabilities=MappingProxyType(named))
 
 
-def servers_of(given: Mapping[str, ServerToolsShape] | Mapping[str, object] | None) -> Servers:
+def servers_of(declarations: Mapping[str, ServerToolsShape] | Mapping[str, object] | None) -> Servers:
     """Return declarations as they were stored, or as a session has them."""
-    plain = {name: one.plain() if isinstance(one, ServerToolsShape) else one for name, one in (given or {}).items()}
-    return {name: AgentServerShape.model_validate(one) for name, one in plain.items()}
+    plain = {
+        name: shape.plain() if isinstance(shape, ServerToolsShape) else shape
+        for name, shape in (declarations or {}).items()
+    }
+    return {name: AgentServerShape.model_validate(declaration) for name, declaration in plain.items()}
 
 
 def servers_in(definition: str) -> Servers:
@@ -103,8 +106,8 @@ def with_servers(definition: str, row: AgentRow | None) -> str:
 
 def new_servers(after: Servers, before: Servers) -> tuple[str, ...]:
     """Return the capabilities of the servers that are not declared as before: only an administrator enables them."""
-    known = {name: _text_of(one) for name, one in before.items()}
-    return tuple(f"mcp:{name}" for name, one in after.items() if known.get(name) != _text_of(one))
+    texts_before = {name: _text_of(server) for name, server in before.items()}
+    return tuple(f"mcp:{name}" for name, server in after.items() if texts_before.get(name) != _text_of(server))
 
 
 def _text_of(shape: AgentServerShape) -> str:
@@ -127,37 +130,37 @@ class AgentServers:
         self._is_bound = False
         """Whether the kernel closes the connections when it closes itself."""
 
-    def problems(self, owner: ServerOwner, given: Servers) -> list[Field]:
+    def problems(self, owner: ServerOwner, servers: Servers) -> list[Field]:
         """Return why servers cannot be declared so."""
-        found: list[Field] = []
-        for name, shape in given.items():
+        fields: list[Field] = []
+        for name, shape in servers.items():
             try:
                 self._check(owner, self._declared(owner, name, shape))
             except DefinitionError as error:
-                found.append(Field(f"mcp_servers.{name}", error.message))
-        return found
+                fields.append(Field(f"mcp_servers.{name}", error.message))
+        return fields
 
     async def pins(self, owner: ServerOwner, names: Iterable[str]) -> tuple[ToolPin, ...]:
         """Return what is approved of servers."""
         keys = [McpSource(name=name, agent=owner.id).pin_key for name in names]
         return tuple([pin for key in keys for pin in await self._kernel.store.pins.list(key)])
 
-    def of(self, owner: ServerOwner, given: Servers, pins: Sequence[ToolPin]) -> OwnServers:
+    def of(self, owner: ServerOwner, servers: Servers, pins: Sequence[ToolPin]) -> OwnServers:
         """Return the capabilities of servers with the tools that are approved. Nothing is connected to."""
-        found: list[Capability] = []
+        capabilities: list[Capability] = []
         notices: list[str] = []
-        for name, shape in given.items():
+        for name, shape in servers.items():
             try:
                 server = self._declared(owner, name, shape)
             except DefinitionError as error:  # it was valid when it was written
                 notices.append(error.message)
                 continue
             try:
-                found.append(self._capability(owner, server, shape, pins))
+                capabilities.append(self._capability(owner, server, shape, pins))
             except DefinitionError as error:
                 notices.append(f"{server.label} is without its tools: {error.message}")
-                found.append(capability_with(server))
-        return OwnServers(tuple(found), tuple(notices))
+                capabilities.append(capability_with(server))
+        return OwnServers(tuple(capabilities), tuple(notices))
 
     async def look(self, row: AgentRow, name: str | None = None) -> list[SeenSource[McpServer]]:
         """Compare the tools of an agent's servers, or of one of them, with what was approved; each server is asked.
@@ -188,15 +191,15 @@ class AgentServers:
         """
         owner, server, shape = self._named(row, name)
         connection = self._connection(owner, server, shape)
-        offers = {one.name: one for one in await connection.offers(at_once=True)}
+        offers = {offer.name: offer for offer in await connection.offers(at_once=True)}
         await check_names(server, connection)
         check_seen(server, offers, tools)
         chosen = [offers[tool] for tool in tools]
         # Those that nothing could call are refused below.
-        added = [pin_of(server, one, by.id, self._kernel.now()) for one in chosen if not one.is_unusable]
-        known = await self.pins(owner, row.mcp_servers or ())
-        pins = (*(one for one in known if one.server != server.pin_key or one.tool not in tools), *added)
-        size = sum(len(one.shape.encode()) for one in pins)
+        added = [pin_of(server, offer, by.id, self._kernel.now()) for offer in chosen if not offer.is_unusable]
+        current_pins = await self.pins(owner, row.mcp_servers or ())
+        pins = (*(pin for pin in current_pins if pin.server != server.pin_key or pin.tool not in tools), *added)
+        size = sum(len(pin.shape.encode()) for pin in pins)
         if size > _MAX_BYTES:
             raise InvalidArguments(f"the approved tools of an agent have {_MAX_BYTES:,} bytes at most, not {size:,}")
         check(pins)
@@ -213,10 +216,10 @@ class AgentServers:
 
     def _named(self, row: AgentRow, name: str) -> tuple[ServerOwner, McpServer, AgentServerShape]:
         """Return one of the servers of an agent. Raises ``NotFound``."""
-        given, owner = servers_of(row.mcp_servers), ServerOwner(row.org, row.id)
-        if name not in given:
-            raise NotFound(f"the agent {row.id!r}: {unknown('MCP server', name, given)}")
-        return owner, self._declared(owner, name, given[name]), given[name]
+        servers, owner = servers_of(row.mcp_servers), ServerOwner(row.org, row.id)
+        if name not in servers:
+            raise NotFound(f"the agent {row.id!r}: {unknown('MCP server', name, servers)}")
+        return owner, self._declared(owner, name, servers[name]), servers[name]
 
     async def _look_at(self, owner: ServerOwner, server: McpServer, shape: AgentServerShape) -> SeenSource[McpServer]:
         connection = self._connection(owner, server, shape)
@@ -224,8 +227,8 @@ class AgentServers:
         return await look_at(server, pins, nullcontext(connection))
 
     def _declared(self, owner: ServerOwner, name: str, shape: AgentServerShape) -> McpServer:
-        given = shape.model_dump(exclude_none=True)
-        return McpServer(name=name, agent=owner.id, internal=self._allowances.internal(owner.org), **given)
+        fields = shape.model_dump(exclude_none=True)
+        return McpServer(name=name, agent=owner.id, internal=self._allowances.internal(owner.org), **fields)
 
     def _check(self, owner: ServerOwner, server: McpServer) -> None:
         """Raise ``DefinitionError`` for what a host may declare of a server, and an organisation may not."""
@@ -246,8 +249,8 @@ class AgentServers:
         for tool, rules in server.rules.items():
             if rules.get("timeout", 0.0) > _MAX_SECONDS:
                 raise DefinitionError(f"rules of {tool!r}: a call may take {_MAX_SECONDS:g} seconds at most")
-        for given in (server.limits, *(rules.get("limits", ()) for rules in server.rules.values())):
-            if any(limit.per == "all" for limit in checked_limits("the server", given)):
+        for limits in (server.limits, *(rules.get("limits", ()) for rules in server.rules.values())):
+            if any(limit.per == "all" for limit in checked_limits("the server", limits)):
                 raise DefinitionError("a limit here counts by principal, session or org: all is for the operator")
 
     def _capability(
@@ -256,8 +259,8 @@ class AgentServers:
         connection = self._connection(owner, server, shape)
         from capset_connect.mcp.tools import capability_of
 
-        own = (pin for pin in pins if pin.server == server.pin_key)
-        return capability_of(connection, own, self._approved(owner, server))
+        server_pins = (pin for pin in pins if pin.server == server.pin_key)
+        return capability_of(connection, server_pins, self._approved(owner, server))
 
     def _approved(self, owner: ServerOwner, server: McpServer) -> Approved:
         """Return a function that finds a server's approved tools: none once its agent has none of this name and URL."""
@@ -282,21 +285,21 @@ class AgentServers:
         from capset_connect.mcp.rooms import Room
 
         key = (owner, server.name, shape.model_dump_json(exclude_none=True))
-        found = self._connections.get(key)
-        if found is None:
+        connection = self._connections.get(key)
+        if connection is None:
             if not self._is_bound:
                 self._is_bound = True
                 self._kernel.closing.push_async_callback(self._aclose)
             if owner.org not in self._rooms:
-                whose = "This server" if owner.org is None else f"The organisation {owner.org!r}"
-                self._rooms[owner.org] = Room(whose)
+                label = "This server" if owner.org is None else f"The organisation {owner.org!r}"
+                self._rooms[owner.org] = Room(label)
             allowed = self._allowances.secrets(owner.org, read_url(shape.url))
             secrets = AllowedSecrets(self._kernel.secrets, allowed)
-            found = self._connections[key] = McpConnection(server, secrets, self._rooms[owner.org])
-        return found
+            connection = self._connections[key] = McpConnection(server, secrets, self._rooms[owner.org])
+        return connection
 
     async def _aclose(self) -> None:
-        await asyncio.gather(*(one.aclose() for one in self._connections.values()))
+        await asyncio.gather(*(connection.aclose() for connection in self._connections.values()))
 
 
 def _columns(row: AgentRow) -> ActColumns:

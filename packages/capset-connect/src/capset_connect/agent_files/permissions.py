@@ -32,8 +32,8 @@ def needs_admin(after: Composition, before: Composition | None) -> tuple[str, ..
     presets counts as new, because it may reach something else. Dynamic ``uses`` are decided at run time; what they can
     add is the risk of the capability that has them.
     """
-    known = {} if before is None else _used(before)
-    return tuple(name for name, used in _used(after).items() if known.get(name) != used)
+    used_before = {} if before is None else _used(before)
+    return tuple(name for name, used in _used(after).items() if used_before.get(name) != used)
 
 
 def check_enabled(needed: tuple[str, ...]) -> None:
@@ -47,16 +47,23 @@ def check_enabled(needed: tuple[str, ...]) -> None:
 
 def _used(composition: Composition) -> dict[str, list[Any]]:
     """Return the uses of each high-risk capability of an agent, at any depth."""
-    found: dict[str, list[Any]] = {}
-    pending, seen = [composition], {composition}
+    uses: dict[str, list[Any]] = {}
+    pending, visited = [composition], {composition}
     while pending:
-        for one in (current := pending.pop()).chosen:
-            if one.capability.risk == "high":
-                way = (one.presets, one.config, _text_of(one.config), dict(one.names), one.prefix, one.is_base)
-                found.setdefault(one.capability.name, []).append(way)
-        pending += [child for child in current.children.values() if child not in seen]
-        seen.update(current.children.values())
-    return found
+        for choice in (current := pending.pop()).chosen:
+            if choice.capability.risk == "high":
+                way = (
+                    choice.presets,
+                    choice.config,
+                    _text_of(choice.config),
+                    dict(choice.names),
+                    choice.prefix,
+                    choice.is_base,
+                )
+                uses.setdefault(choice.capability.name, []).append(way)
+        pending += [child for child in current.children.values() if child not in visited]
+        visited.update(current.children.values())
+    return uses
 
 
 def _text_of(config: Any) -> str:

@@ -35,17 +35,17 @@ class Preview:
     written: AgentRow | None = None
 
 
-def preview_of(given: AgentInput, registry: Registry, before: Composition | None) -> Preview:
+def preview_of(agent_input: AgentInput, registry: Registry, before: Composition | None) -> Preview:
     """Return the preview of a change to an agent that was ``before``, if it existed.
 
     A hundred capabilities with many conflicts take a second.
     """
-    referred = refer(given.entries(), registry, is_new=True)
-    context, wrong = context_of(given)
-    problems = (*wrong, *(one.field for one in referred.misfits))
+    referred = refer(agent_input.entries(), registry, is_new=True)
+    context, wrong = context_of(agent_input)
+    problems = (*wrong, *(misfit.field for misfit in referred.misfits))
 
     def make(refs: Sequence[AnyRef]) -> Agent:
-        return agent_of(given, refs, context)
+        return agent_of(agent_input, refs, context)
 
     conflicts = conflicts_of(make, referred.refs)
     if conflicts:

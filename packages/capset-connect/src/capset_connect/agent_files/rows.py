@@ -22,7 +22,7 @@ from capset_connect.agent_files.mcp_servers import Servers, servers_of
 
 _OPTIONAL: Final = [field.name for field in AGENT_FIELDS if field.is_optional]
 _STORED: Final[Mapping[str, Callable[[Any], Any]]] = {
-    "tags": lambda given: tuple(dict.fromkeys(given)),
+    "tags": lambda tags: tuple(dict.fromkeys(tags)),
     "allowance": kept_allowance,
     "mcp_servers": kept_servers,
 }
@@ -47,19 +47,19 @@ class Loaded:
         return {} if self.row is None else servers_of(self.row.mcp_servers)
 
 
-def filled(row: AgentRow, given: AgentInput) -> AgentRow:
+def filled(row: AgentRow, agent_input: AgentInput) -> AgentRow:
     """Return a row with the given members, exactly as given."""
-    values: dict[str, Any] = {field.name: _stored_value(field, given) for field in AGENT_FIELDS}
+    values: dict[str, Any] = {field.name: _stored_value(field, agent_input) for field in AGENT_FIELDS}
     return replace(row, **values)
 
 
-def _stored_value(field: AgentField, given: AgentInput) -> Any:  # of the field's own type
-    value = getattr(given, field.name)
+def _stored_value(field: AgentField, agent_input: AgentInput) -> Any:  # of the field's own type
+    value = getattr(agent_input, field.name)
     if (stored := _STORED.get(field.name)) is not None:
         return stored(value)
     match field.kind:
         case "capabilities":
-            return tuple(map(row_of, given.entries()))
+            return tuple(map(row_of, agent_input.entries()))
         case "texts":
             return tuple(value)
         case "object":
@@ -75,7 +75,7 @@ def row_of(entry: CapabilityEntry) -> CapabilityRow:
 
 def as_stored(row: AgentRow, agent: Agent, registry: Registry) -> AgentRow:
     """Return the row of an agent in its stored form: tidied instructions, and capabilities by their own names."""
-    capabilities = tuple(replace(one, id=registry.get(one.id).name) for one in row.capabilities)
+    capabilities = tuple(replace(entry, id=registry.get(entry.id).name) for entry in row.capabilities)
     return replace(row, instructions=agent.instructions, capabilities=capabilities)
 
 
@@ -89,7 +89,9 @@ def _plain(row: AgentRow, fields: Iterable[AgentField]) -> dict[str, Any]:  # JS
     for field in fields:
         if (value := wire_value(row, field)) is not None:
             is_list = field.kind == "capabilities"
-            plain[field.name] = [one if isinstance(one, str) else one.plain() for one in value] if is_list else value
+            plain[field.name] = (
+                [entry if isinstance(entry, str) else entry.plain() for entry in value] if is_list else value
+            )
     return plain
 
 
@@ -126,18 +128,18 @@ def patched(row: AgentRow, patch: Mapping[str, Any]) -> AgentInput:
 
     Raises ``InvalidArguments`` for an invalid result, and for an unknown member, even where it is null.
     """
-    there: dict[str, Any] = {**dict.fromkeys(_OPTIONAL), **plain_of(row)}
+    current: dict[str, Any] = {**dict.fromkeys(_OPTIONAL), **plain_of(row)}
     # Unknown members cannot be cleared either: the name may be a typo.
-    unknown = {name: None for name, value in patch.items() if value is None and name not in there}
-    merged = merge_patch(there, patch) | unknown
+    unknown = {name: None for name, value in patch.items() if value is None and name not in current}
+    merged = merge_patch(current, patch) | unknown
     return _input(merged)
 
 
-def _input(given: Mapping[str, Any]) -> AgentInput:
+def _input(members: Mapping[str, Any]) -> AgentInput:
     try:
-        return AgentInput.model_validate(given)
+        return AgentInput.model_validate(members)
     except ValidationError as error:
-        fields = validation_fields(error, list(AgentInput.model_fields), given)
+        fields = validation_fields(error, list(AgentInput.model_fields), members)
         raise InvalidArguments(f"Invalid agent: {'; '.join(map(str, fields))}", fields=fields) from None
 
 

@@ -24,22 +24,24 @@ class ServerAllowances:
 
     def __init__(self, hosts: Iterable[str] = (), secrets: Iterable[str] = ()) -> None:
         """Raise ``DefinitionError`` for what cannot be read."""
-        self._hosts = [_parts(one, "ORG=HOST") for one in hosts]
+        self._hosts = [_parts(option, "ORG=HOST") for option in hosts]
         Allowed.read(host for _, host in self._hosts)
         self._secrets: list[tuple[str, str, tuple[str, int | None]]] = []
-        for one in secrets:
-            org, rest = _parts(one, "ORG=NAME@HOST")
+        for secret in secrets:
+            org, rest = _parts(secret, "ORG=NAME@HOST")
             name, at, host = rest.partition("@")
             if not at or SECRET.fullmatch(f"${{{name}}}") is None:
-                raise DefinitionError(f"an allowed secret is ORG=NAME@HOST; got {one!r:.80}")
+                raise DefinitionError(f"an allowed secret is ORG=NAME@HOST; got {secret!r:.80}")
             try:
                 self._secrets.append((org, name, read_authority(host)))
             except ToolError as error:
-                raise DefinitionError(f"an allowed secret is ORG=NAME@HOST; got {one!r:.80}: {error.message}") from None
+                raise DefinitionError(
+                    f"an allowed secret is ORG=NAME@HOST; got {secret!r:.80}: {error.message}"
+                ) from None
 
     def internal(self, org: str | None) -> tuple[str, ...]:
         """Return the internal hosts that servers of an organisation may be at."""
-        return tuple(host for whose, host in self._hosts if whose in (_ANY, org or ""))
+        return tuple(host for owner, host in self._hosts if owner in (_ANY, org or ""))
 
     def secrets(self, org: str | None, url: Url) -> frozenset[str]:
         """Return the names of the secrets that agents of an organisation may send to a URL."""
@@ -47,7 +49,7 @@ class ServerAllowances:
         is_internal = any(place in Allowed.read(self.internal(org)).entries for place in places)
         if url.scheme != "https" and not is_internal:
             return frozenset()
-        return frozenset(name for whose, name, place in self._secrets if whose in (_ANY, org or "") and place in places)
+        return frozenset(name for owner, name, place in self._secrets if owner in (_ANY, org or "") and place in places)
 
 
 class AllowedSecrets:
@@ -62,8 +64,8 @@ class AllowedSecrets:
         return await self._all.get(name) if name in self._names else None
 
 
-def _parts(given: str, form: str) -> tuple[str, str]:
-    org, separator, rest = given.rpartition("=")
+def _parts(option: str, form: str) -> tuple[str, str]:
+    org, separator, rest = option.rpartition("=")
     if not separator or not rest:
-        raise DefinitionError(f"this must be {form}, or *{form[3:]} for every organisation; got {given!r:.80}")
+        raise DefinitionError(f"this must be {form}, or *{form[3:]} for every organisation; got {option!r:.80}")
     return org, rest

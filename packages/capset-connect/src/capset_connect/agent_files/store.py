@@ -79,7 +79,7 @@ class StoredAgents:
         """The agents defined in code, by name."""
         return tuple(self._registry.agents.values())
 
-    async def create(self, org: str | None, given: AgentInput, *, author: Author) -> AgentRow:
+    async def create(self, org: str | None, agent_input: AgentInput, *, author: Author) -> AgentRow:
         """Store a new agent and return it.
 
         Raises ``DefinitionError``, naming everything that is not available, or a conflict; and ``PermissionDenied``,
@@ -87,7 +87,7 @@ class StoredAgents:
         """
         now = self._kernel.now()
         empty = AgentRow(self._kernel.new_id(), org, "", "", "", (), (), (), "active", 1, "", now, now)
-        row = replace(await self._filled(empty, given, author), author=author.name)
+        row = replace(await self._filled(empty, agent_input, author), author=author.name)
         await self._kernel.store.agents.create(row, act=self._act(None, row, author))
         return row
 
@@ -178,10 +178,10 @@ class StoredAgents:
         available.
         """
         await self.stored(org, id)
-        kept = await self._kernel.store.agents.version(org, id, to)
-        if kept is None:
+        earlier = await self._kernel.store.agents.version(org, id, to)
+        if earlier is None:
             raise _no_version(id, to)
-        return await self._write(org, id, lambda row: restored(kept, row.status), author, version)
+        return await self._write(org, id, lambda row: restored(earlier, row.status), author, version)
 
     async def at(self, org: str | None, id: str, version: int) -> Loaded:
         """Return an agent as of one version, without what has been removed since; in code, only version 1 exists.
@@ -203,17 +203,19 @@ class StoredAgents:
 
         What the session already has, or the agent's present version, counts as enabled.
         """
-        own, present = await self.of_session(row), await self.get(row.org, to.id)
+        session_agent, present = await self.of_session(row), await self.get(row.org, to.id)
         after = self._kernel.compose(to.agent)
 
         def needed(agent: Agent, servers: Servers) -> set[str]:
             return {*needs_admin(after, self._composition(agent)), *new_servers(to.servers, servers)}
 
-        check_enabled(tuple(sorted(needed(own, servers_in(row.definition)) & needed(present.agent, present.servers))))
+        check_enabled(
+            tuple(sorted(needed(session_agent, servers_in(row.definition)) & needed(present.agent, present.servers)))
+        )
 
-    async def preview(self, given: AgentInput, *, org: str | None = None) -> Preview:
+    async def preview(self, agent_input: AgentInput, *, org: str | None = None) -> Preview:
         """Return the preview of a new agent. Nothing is stored."""
-        return (await self._previewed(given, ServerOwner(org, ""), None))[0]
+        return (await self._previewed(agent_input, ServerOwner(org, ""), None))[0]
 
     async def preview_change(
         self,
@@ -231,26 +233,28 @@ class StoredAgents:
         loaded = await self.get(org, id)
         if loaded.row is None:
             return Preview(loaded.agent)
-        given = patched(loaded.row, patch)
-        found, own = await self._previewed(given, ServerOwner(org, id), loaded.row)
-        written = filled(loaded.row, given)
-        if found.agent is not None:
-            written = as_stored(written, found.agent, own)
-        return replace(found, saved=loaded, written=written)
+        agent_input = patched(loaded.row, patch)
+        preview, registry = await self._previewed(agent_input, ServerOwner(org, id), loaded.row)
+        changed_row = filled(loaded.row, agent_input)
+        if preview.agent is not None:
+            changed_row = as_stored(changed_row, preview.agent, registry)
+        return replace(preview, saved=loaded, written=changed_row)
 
-    async def _previewed(self, given: AgentInput, owner: ServerOwner, row: AgentRow | None) -> tuple[Preview, Registry]:
+    async def _previewed(
+        self, agent_input: AgentInput, owner: ServerOwner, row: AgentRow | None
+    ) -> tuple[Preview, Registry]:
         """Return a preview, and the registry with the agent's own servers."""
-        after, before = given.mcp_servers or {}, servers_of(None if row is None else row.mcp_servers)
+        after, before = agent_input.mcp_servers or {}, servers_of(None if row is None else row.mcp_servers)
         problems = self.servers.problems(owner, after)
-        own = self.servers.of(owner, after, () if problems else await self.servers.pins(owner, after))
+        loaded_servers = self.servers.of(owner, after, () if problems else await self.servers.pins(owner, after))
         composed = None if row is None else await self._composed(row)
-        registry = own.within(self._registry)
+        registry = loaded_servers.within(self._registry)
         async with self._previews:
-            found = await asyncio.to_thread(preview_of, given, registry, composed)
+            preview = await asyncio.to_thread(preview_of, agent_input, registry, composed)
         if problems:
-            return replace(found, agent=None, problems=(*found.problems, *problems)), registry
-        needed = tuple(dict.fromkeys((*new_servers(after, before), *found.needs_admin)))
-        return replace(found, needs_admin=needed), registry
+            return replace(preview, agent=None, problems=(*preview.problems, *problems)), registry
+        needed = tuple(dict.fromkeys((*new_servers(after, before), *preview.needs_admin)))
+        return replace(preview, needs_admin=needed), registry
 
     async def _write(
         self,
@@ -283,7 +287,9 @@ class StoredAgents:
             if (before.status, after.status) == ("active", "archived"):
                 name = "agent.archive"
             fields = (field.name for field in AGENT_FIELDS)
-            about["changed"] = [one for one in fields if getattr(before, one) != getattr(after, one)]
+            about["changed"] = [
+                field_name for field_name in fields if getattr(before, field_name) != getattr(after, field_name)
+            ]
         columns: ActColumns = {"org": after.org, "agent": after.name, "static_hash": after.static_hash}
         return self._kernel.act(name, about, by=author.principal, **columns)
 
@@ -297,20 +303,20 @@ class StoredAgents:
         if id in self._registry.agents:
             raise Conflict(f"the agent {id!r} is defined in code and cannot be changed here")
 
-    async def _filled(self, row: AgentRow, given: AgentInput, author: Author) -> AgentRow:
-        changed = filled(row, given)
+    async def _filled(self, row: AgentRow, agent_input: AgentInput, author: Author) -> AgentRow:
+        changed = filled(row, agent_input)
         if text_of(changed) == text_of(row):
             return changed  # so that an agent whose capability is gone can still be archived
         if _MAX_BYTES < (size := size_of(changed)) > size_of(row):
             raise InvalidArguments(
                 f"Invalid agent: it has {size} bytes as JSON, and may have {_MAX_BYTES} (agent_bytes)"
             )
-        owner, servers = ServerOwner(row.org, row.id), given.mcp_servers or {}
+        owner, servers = ServerOwner(row.org, row.id), agent_input.mcp_servers or {}
         if problems := self.servers.problems(owner, servers):
-            raise DefinitionError(f"agent {given.name!r}: {'; '.join(map(str, problems))}", fields=problems)
-        own = self.servers.of(owner, servers, await self.servers.pins(owner, servers))
-        registry = own.within(self._registry)
-        agent = make_agent(given, registry, f"agent {given.name!r}", is_new=True)
+            raise DefinitionError(f"agent {agent_input.name!r}: {'; '.join(map(str, problems))}", fields=problems)
+        loaded_servers = self.servers.of(owner, servers, await self.servers.pins(owner, servers))
+        registry = loaded_servers.within(self._registry)
+        agent = make_agent(agent_input, registry, f"agent {agent_input.name!r}", is_new=True)
         composition = self._kernel.compose(agent)
         if not author.is_admin:
             enabled = new_servers(servers, servers_of(row.mcp_servers))
@@ -339,20 +345,22 @@ class StoredAgents:
         ``pins`` are those of the servers that it declares.
         """
         shape = AgentFileShape.model_validate(read_definition(definition)[0])
-        own = self.servers.of(owner, servers_of(shape.mcp_servers), pins)
-        registry = own.within(self._registry)
+        loaded_servers = self.servers.of(owner, servers_of(shape.mcp_servers), pins)
+        registry = loaded_servers.within(self._registry)
         referred = refer(shape.entries(), registry)
         tools = agent_tools(shape, registry, f"agent {shape.name!r}")
         agent = agent_of(shape, referred.refs, shape.static_context, tools)
-        return agent, (*own.notices, *(_notice(one, registry) for one in referred.misfits))
+        return agent, (*loaded_servers.notices, *(_notice(misfit, registry) for misfit in referred.misfits))
 
 
-def _notice(one: EntryMismatch, registry: Registry) -> str:
-    if one.place:
-        return f"capability {one.id!r} is used without {one.place}, which does not fit any more: {one.expected}"
-    if one.id in registry.capabilities or one.id in registry.aliases:
-        return f"capability {one.id!r} is left out: {one.expected}"
-    return f"capability {one.id!r} is gone: it is not installed here"
+def _notice(misfit: EntryMismatch, registry: Registry) -> str:
+    if misfit.place:
+        return (
+            f"capability {misfit.id!r} is used without {misfit.place}, which does not fit any more: {misfit.expected}"
+        )
+    if misfit.id in registry.capabilities or misfit.id in registry.aliases:
+        return f"capability {misfit.id!r} is left out: {misfit.expected}"
+    return f"capability {misfit.id!r} is gone: it is not installed here"
 
 
 def _no_version(id: str, version: int) -> NotFound:
@@ -368,9 +376,9 @@ def agent_in_code(row: SessionRow, kernel: Kernel, registry: Registry) -> Agent 
     if not unsaid and row.agent_id is None:
         return None
     versions = registry.versions(row.agent_id or row.agent)
-    for one in versions:
-        if kernel.compose(one).static_hash == row.static_hash:
-            return one
+    for agent in versions:
+        if kernel.compose(agent).static_hash == row.static_hash:
+            return agent
     if not unsaid:
         return None
     state = "has changed since the session began" if versions else "is not installed here"

@@ -69,18 +69,18 @@ async def page_of(
     own, which no agent in code has. A cursor among those in code is ``~`` and the last name of the previous page.
     """
     defined = [
-        one
-        for one in agents.defined
-        if status in (None, "active") and name in (None, one.name) and not has_servers
-        if not capabilities or any(use.name in capabilities for use in one.uses if not callable(use))
+        agent
+        for agent in agents.defined
+        if status in (None, "active") and name in (None, agent.name) and not has_servers
+        if not capabilities or any(use.name in capabilities for use in agent.uses if not callable(use))
     ]
     cursor, first = cursor or "~", list[Agent]()
     if cursor.startswith("~"):
-        first, cursor = [one for one in defined if one.name > cursor[1:]], None
-    shown = first[:limit]
-    left = limit - len(shown)
+        first, cursor = [agent for agent in defined if agent.name > cursor[1:]], None
+    selected = first[:limit]
+    remaining = limit - len(selected)
     # The store is queried even with no slots left: it knows the total, and whether there is a next page.
-    query = AgentQuery(org, status, name, left or 1, cursor, capabilities=capabilities, has_servers=has_servers)
+    query = AgentQuery(org, status, name, remaining or 1, cursor, capabilities=capabilities, has_servers=has_servers)
     total = 0
     pins: dict[str, tuple[ToolPin, ...]] = {}
 
@@ -95,12 +95,12 @@ async def page_of(
         read, query, lambda row: detail_of(kernel, agents.loaded_with(row, pins[row.id])), attrgetter("id")
     )
     items = list[AgentDetail]()
-    for one in shown:
-        items.append(detail_of(kernel, await agents.get(org, one.name)))
+    for agent in selected:
+        items.append(detail_of(kernel, await agents.get(org, agent.name)))
         await asyncio.sleep(0)  # the first composition of each takes a millisecond
-    if len(first) > len(shown) or (not left and stored):
-        following = f"~{shown[-1].name}"
-    return AgentPageShape(items=[*items, *stored[:left]], total=len(defined) + total, next=following)
+    if len(first) > len(selected) or (not remaining and stored):
+        following = f"~{selected[-1].name}"
+    return AgentPageShape(items=[*items, *stored[:remaining]], total=len(defined) + total, next=following)
 
 
 async def versions_of(
@@ -129,16 +129,16 @@ async def diff_of(
     env: Mapping[str, Any],
 ) -> AgentDiffShape:
     """Compare two versions of an agent of the principal's org, the present one by default. Raises ``NotFound``."""
-    one = await agents.at(principal.org, id, before)
+    earlier = await agents.at(principal.org, id, before)
     present = await agents.get(principal.org, id)
     other = present if after is None else await agents.at(principal.org, id, after)
-    found = await diff_agents(kernel, one, other, present=present, author=author, principal=principal, env=env)
-    return agent_diff_shape(found.before, found.after, found.changes, found.composed, found.notices)
+    diff = await diff_agents(kernel, earlier, other, present=present, author=author, principal=principal, env=env)
+    return agent_diff_shape(diff.before, diff.after, diff.changes, diff.composed, diff.notices)
 
 
 async def shown_preview(
     kernel: Kernel,
-    found: Preview,
+    preview: Preview,
     *,
     author: Author,
     principal: Principal,
@@ -150,24 +150,24 @@ async def shown_preview(
     What only an administrator may write is evaluated for administrators only, because that runs policies and makes
     dynamic toolkits.
     """
-    snapshot, conflicts = None, found.conflicts
-    if found.agent is not None and (author.is_admin or not found.needs_admin):
+    snapshot, conflicts = None, preview.conflicts
+    if preview.agent is not None and (author.is_admin or not preview.needs_admin):
         try:
             # Not the kernel's own compose, which would cache it for sessions that will never exist.
-            snapshot = await kernel.evaluate(compose(found.agent), principal=principal, env=env, agent_id=id)
+            snapshot = await kernel.evaluate(compose(preview.agent), principal=principal, env=env, agent_id=id)
         except DefinitionError as error:  # problems that only evaluation reveals
             conflicts = (CompositionConflict(error),)
-    is_valid = found.agent is not None and not conflicts
-    diff = await _diff_of_change(kernel, found, snapshot, principal=principal, env=env)
-    return preview_shape(found.problems, conflicts, found.needs_admin, snapshot, diff, is_valid=is_valid)
+    is_valid = preview.agent is not None and not conflicts
+    diff = await _diff_of_change(kernel, preview, snapshot, principal=principal, env=env)
+    return preview_shape(preview.problems, conflicts, preview.needs_admin, snapshot, diff, is_valid=is_valid)
 
 
 async def _diff_of_change(
-    kernel: Kernel, found: Preview, snapshot: Snapshot | None, *, principal: Principal, env: Mapping[str, Any]
+    kernel: Kernel, preview: Preview, snapshot: Snapshot | None, *, principal: Principal, env: Mapping[str, Any]
 ) -> AgentDiffShape | None:
     """Return how a previewed change differs from the agent as it is; ``snapshot`` is what would come of it."""
-    saved, written = found.saved, found.written
-    if saved is None or saved.row is None or written is None:
+    saved, changed_row = preview.saved, preview.written
+    if saved is None or saved.row is None or changed_row is None:
         return None
     composed, notices = None, saved.notices
     if snapshot is not None:
@@ -179,9 +179,9 @@ async def _diff_of_change(
         except DefinitionError as error:
             notices = tuple(dict.fromkeys((*notices, error.message)))
     version = saved.row.version
-    after = version if is_same(saved.row, written) else version + 1
-    told = [f"version {version}: {notice}" for notice in notices]
-    return agent_diff_shape(version, after, changes_of(plain_of(saved.row), plain_of(written)), composed, told)
+    after = version if is_same(saved.row, changed_row) else version + 1
+    messages = [f"version {version}: {notice}" for notice in notices]
+    return agent_diff_shape(version, after, changes_of(plain_of(saved.row), plain_of(changed_row)), composed, messages)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -217,25 +217,25 @@ async def diff_agents(
     notices: list[str] = []
     sides: list[Side] = []
     enabled = None if author.is_admin else _composed(kernel, present)
-    for one in (before, after):
-        where = f"version {_version(one)}: "
-        told = one.notices
+    for version in (before, after):
+        where = f"version {_version(version)}: "
+        notes = version.notices
         try:
-            composition = kernel.compose(one.agent)
-            needed = (*new_servers(one.servers, present.servers), *needs_admin(composition, enabled))
+            composition = kernel.compose(version.agent)
+            needed = (*new_servers(version.servers, present.servers), *needs_admin(composition, enabled))
             if not author.is_admin and needed:
                 names = ", ".join(map(repr, dict.fromkeys(needed)))
-                told = (*told, f"not evaluated, since only an administrator enables {names}")
+                notes = (*notes, f"not evaluated, since only an administrator enables {names}")
             else:
-                snapshot = await kernel.evaluate(composition, principal=principal, env=env, agent_id=one.id)
+                snapshot = await kernel.evaluate(composition, principal=principal, env=env, agent_id=version.id)
                 await read_code(snapshot)
                 sides.append(side_of(envelope_of(snapshot)))
         except DefinitionError as error:
-            told = dict.fromkeys((*told, error.message))
-        notices += [where + notice for notice in told]
+            notes = dict.fromkeys((*notes, error.message))
+        notices += [where + notice for notice in notes]
     composed = await asyncio.to_thread(diff_sides, *sides) if len(sides) == 2 else None
-    written = [{} if one.row is None else plain_of(one.row) for one in (before, after)]
-    changes = await asyncio.to_thread(lambda: tuple(changes_of(*written)))
+    contents = [{} if loaded.row is None else plain_of(loaded.row) for loaded in (before, after)]
+    changes = await asyncio.to_thread(lambda: tuple(changes_of(*contents)))
     return AgentDiff(_version(before), _version(after), changes, composed, tuple(notices))
 
 
@@ -260,12 +260,12 @@ def _id_of(entry: Any) -> str | None:  # an id, or an entry with one
     return entry if isinstance(entry, str) else entry["id"]
 
 
-def _composed(kernel: Kernel, one: Loaded) -> Composition | None:
+def _composed(kernel: Kernel, loaded: Loaded) -> Composition | None:
     try:
-        return kernel.compose(one.agent)
+        return kernel.compose(loaded.agent)
     except DefinitionError:
         return None  # then none of its capabilities counts as enabled
 
 
-def _version(one: Loaded) -> int:
-    return 1 if one.row is None else one.row.version
+def _version(loaded: Loaded) -> int:
+    return 1 if loaded.row is None else loaded.row.version

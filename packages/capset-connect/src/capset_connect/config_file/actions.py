@@ -45,19 +45,19 @@ class Given:
 
 
 def build_action(
-    given: Given, handlers: Handlers | Unloaded, registry: Registry, report: Report
+    action: Given, handlers: Handlers | Unloaded, registry: Registry, report: Report
 ) -> AnyTool | Borrowed | None:
     """Return the tool of an action, or ``None`` once all of its problems were reported."""
-    return _Building(given, report).build(handlers, registry)
+    return _Building(action, report).build(handlers, registry)
 
 
 class _Building:
-    def __init__(self, given: Given, report: Report) -> None:
-        self._given = given
-        self._shape = given.shape
-        self._owner = f"tool {given.shape.name!r}"
+    def __init__(self, action: Given, report: Report) -> None:
+        self._given = action
+        self._shape = action.shape
+        self._owner = f"tool {action.shape.name!r}"
         self._report = report
-        self._is_sound = not given.dropped
+        self._is_sound = not action.dropped
 
     def build(self, handlers: Handlers | Unloaded, registry: Registry) -> AnyTool | Borrowed | None:
         shape = self._shape
@@ -67,33 +67,35 @@ class _Building:
         if named is not None:
             return self._borrowed(registry, named)
         if shape.handler is None and not {"handler", "tool"} & self._given.dropped:
-            told = "an action needs a handler, such as ./handlers/weather.py, or a tool that is installed here"
-            self._wrong("", f"{told}: tool: CAPABILITY.TOOL")
+            message = "an action needs a handler, such as ./handlers/weather.py, or a tool that is installed here"
+            self._wrong("", f"{message}: tool: CAPABILITY.TOOL")
         self._check_permissions()
         if shape.handler is None:
             self._parts(None)
             return None
-        found = self._try("handler", lambda: handlers.resolve(cast("str", shape.handler)))
-        value: object = None if found is None else found.value
-        if found is not None and isinstance(value, Tool):
+        handler = self._try("handler", lambda: handlers.resolve(cast("str", shape.handler)))
+        value: object = None if handler is None else handler.value
+        if handler is not None and isinstance(value, Tool):
             tool = cast("AnyTool", value)
-            return self._narrower(tool, tool.version or _version(found))
+            return self._narrower(tool, tool.version or _version(handler))
         self._parts(value)
-        return self._try("", lambda: self._tool(found)) if found is not None and self._is_sound else None
+        return self._try("", lambda: self._tool(handler)) if handler is not None and self._is_sound else None
 
-    def _tool(self, found: FoundHandler) -> AnyTool:
+    def _tool(self, handler: FoundHandler) -> AnyTool:
         shape = self._shape
-        said = {name: getattr(shape, name) for name in ("effect", "permissions", "idempotent", "timeout", "approval")}
+        members = {
+            name: getattr(shape, name) for name in ("effect", "permissions", "idempotent", "timeout", "approval")
+        }
         return schema_tool(
             name=shape.name,
             title=shape.title,
-            description=shape.description or shape.title or (_UNSEEN if found.value is not_loaded else ""),
+            description=shape.description or shape.title or (_UNSEEN if handler.value is not_loaded else ""),
             parameters=shape.parameters or {},
-            handler=found.value,
+            handler=handler.value,
             returns=shape.returns,
-            version=_version(found),
+            version=_version(handler),
             limits=self._limits(),
-            **{name: value for name, value in said.items() if value is not None},
+            **{name: value for name, value in members.items() if value is not None},
             retry=self._retry(idempotent=bool(shape.idempotent)),
         )
 
@@ -102,8 +104,8 @@ class _Building:
         shape = self._shape
         if handler is not None:
             self._try("handler", lambda: plain_handler(self._owner, handler))
-        said = shape.description or shape.title or (_UNSEEN if handler is not_loaded else "")
-        if not said.strip() and not {"description", "title"} & self._given.dropped:
+        description = shape.description or shape.title or (_UNSEEN if handler is not_loaded else "")
+        if not description.strip() and not {"description", "title"} & self._given.dropped:
             self._wrong("description", "an action needs a description, or a title: the model chooses by it")
         self._try("parameters", lambda: parameters_schema(self._owner, shape.parameters or {}))
         self._try("returns", lambda: returns_schema(self._owner, shape.returns, is_own=True))
@@ -121,11 +123,11 @@ class _Building:
         except NotFound as error:
             self._wrong(place, error.message)
             return None
-        known = {one.name: one for one in capability.every_tool}
-        if tool_name not in known:
-            self._wrong(place, f"capability {name!r}: {unknown('tool', tool_name, known)}")
+        tools = {candidate.name: candidate for candidate in capability.every_tool}
+        if tool_name not in tools:
+            self._wrong(place, f"capability {name!r}: {unknown('tool', tool_name, tools)}")
             return None
-        original = known[tool_name]
+        original = tools[tool_name]
         tool = self._narrower(original, original.version)
         return None if tool is None else Borrowed(capability, original, tool)
 
@@ -142,7 +144,7 @@ class _Building:
         permissions = self._try("permissions", lambda: checked_permissions(self._owner, shape.permissions or ()))
         if not self._is_sound:
             return None
-        times = [one for one in (tool.timeout, shape.timeout) if one is not None]
+        times = [seconds for seconds in (tool.timeout, shape.timeout) if seconds is not None]
         return self._try(
             "",
             lambda: replace(
@@ -160,21 +162,21 @@ class _Building:
         )
 
     def _limits(self) -> tuple[Limit, ...]:
-        given = self._shape.limits
-        return () if given is None else checked_limits(self._owner, given)
+        limits = self._shape.limits
+        return () if limits is None else checked_limits(self._owner, limits)
 
     def _retry(self, *, idempotent: bool) -> Retry | None:
-        given = self._shape.retry
-        if isinstance(given, Mapping):
-            values = cast("Mapping[str, Any]", given)
+        retry = self._shape.retry
+        if isinstance(retry, Mapping):
+            values = cast("Mapping[str, Any]", retry)
             refuse_unknown_keys(f"{self._owner}: retry", values, ("max_attempts", "base", "cap"))
             if "max_attempts" not in values:
                 raise DefinitionError(f"{self._owner}: retry: max_attempts is missing")
             try:
-                given = Retry(**values)
+                retry = Retry(**values)
             except DefinitionError as error:
                 raise DefinitionError(f"{self._owner}: retry: {error.message}") from None
-        return checked_retry(self._owner, given, idempotent=idempotent)
+        return checked_retry(self._owner, retry, idempotent=idempotent)
 
     def _check_permissions(self) -> None:
         if self._shape.permissions is None and "permissions" not in self._given.dropped:
@@ -188,10 +190,10 @@ class _Building:
             return make()
         except DefinitionError as error:
             hint = f"; {error.hint}" if error.hint else ""
-            told = error.message.removeprefix(f"{self._owner}: ").removeprefix(f"{self._owner} ")
-            place, colon, rest = told.partition(": ")
+            message = error.message.removeprefix(f"{self._owner}: ").removeprefix(f"{self._owner} ")
+            place, colon, rest = message.partition(": ")
             is_place = bool(colon) and bool(field) and (place == field or place.startswith(f"{field}."))
-            self._wrong(place if is_place else field, f"{rest if is_place else told}{hint}")
+            self._wrong(place if is_place else field, f"{rest if is_place else message}{hint}")
             return None
 
     def _wrong(self, place: str, message: str) -> None:
@@ -199,6 +201,6 @@ class _Building:
         self._report(place, message)
 
 
-def _version(found: FoundHandler) -> str | None:
+def _version(handler: FoundHandler) -> str | None:
     """Return a version from the handler's file, so that a changed handler gives the tool another hash."""
-    return None if found.digest is None else f"sha256:{found.digest}"
+    return None if handler.digest is None else f"sha256:{handler.digest}"

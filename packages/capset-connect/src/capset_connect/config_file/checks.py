@@ -26,44 +26,44 @@ def check_text(text: str, format: Format, registry: Registry) -> ConfigCheckShap
     handlers = Unloaded()
     try:
         reading = parsed(Path(f"{_NAME}.{format}"), text, handlers)
-        found = reading.read(registry, lambda _: capability_with)
+        configuration = reading.read(registry, lambda _: capability_with)
     except InvalidConfiguration as error:
         return told_of_problems(error.problems)
-    return told_of(found, unseen=handlers.taken, unfollowed=reading.unfollowed())
+    return told_of(configuration, unseen=handlers.taken, unfollowed=reading.unfollowed())
 
 
 def told_of_problems(problems: Iterable[Problem]) -> ConfigCheckShape:
     """Return the check result of a configuration that cannot be used."""
-    return ConfigCheckShape(valid=False, problems=[_problem(one) for one in problems], warnings=[])
+    return ConfigCheckShape(valid=False, problems=[_problem(problem) for problem in problems], warnings=[])
 
 
 def told_of(
-    found: Configuration, *, unseen: Collection[str] = (), unfollowed: Iterable[Problem] = ()
+    configuration: Configuration, *, unseen: Collection[str] = (), unfollowed: Iterable[Problem] = ()
 ) -> ConfigCheckShape:
     """Return the check result of a valid configuration.
 
     ``unseen`` are the handlers that were not loaded, ``unfollowed`` the warnings of other paths.
     """
-    warnings = [_problem(one) for one in (*found.warnings, *unfollowed)]
-    warnings += [_unseen(one) for one in found.actions.values() if one.source in unseen]
+    warnings = [_problem(problem) for problem in (*configuration.warnings, *unfollowed)]
+    warnings += [_unseen(action) for action in configuration.actions.values() if action.source in unseen]
     return ConfigCheckShape(
         valid=True,
         problems=[],
         warnings=warnings,
-        agent=found.agent.name,
-        capabilities=[one.name for one in found.capabilities],
-        actions=[_action(one) for one in found.actions.values()],
-        allowance=allowance_shape(found.governance.allowance and found.governance.allowance.plain()),
+        agent=configuration.agent.name,
+        capabilities=[capability.name for capability in configuration.capabilities],
+        actions=[_action(action) for action in configuration.actions.values()],
+        allowance=allowance_shape(configuration.governance.allowance and configuration.governance.allowance.plain()),
     )
 
 
-def _unseen(one: Action) -> ProblemShape:
-    told = f"the handler {one.source} is not loaded here: what it does, and whether it is there, was not checked"
-    return ProblemShape(line=one.line, path="handler", action=one.tool.name, message=told)
+def _unseen(action: Action) -> ProblemShape:
+    message = f"the handler {action.source} is not loaded here: what it does, and whether it is there, was not checked"
+    return ProblemShape(line=action.line, path="handler", action=action.tool.name, message=message)
 
 
-def _action(one: Action) -> ActionCheck:
-    tool = one.tool
+def _action(action: Action) -> ActionCheck:
+    tool = action.tool
     return ActionCheck(
         name=tool.name,
         title=tool.title,
@@ -72,10 +72,10 @@ def _action(one: Action) -> ActionCheck:
         permissions=sorted(tool.permissions),
         limits=[str(limit) for limit in tool.limits],
         approval="dynamic" if callable(tool.approval) else tool.approval,
-        source=one.source,
-        line=one.line,
+        source=action.source,
+        line=action.line,
     )
 
 
-def _problem(one: Problem) -> ProblemShape:
-    return ProblemShape(line=one.line, path=one.path, action=one.action, message=one.message)
+def _problem(problem: Problem) -> ProblemShape:
+    return ProblemShape(line=problem.line, path=problem.path, action=problem.action, message=problem.message)

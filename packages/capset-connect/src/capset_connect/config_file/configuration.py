@@ -31,17 +31,17 @@ class Problem:
 
     def __str__(self) -> str:
         place = "" if self.line is None else f"line {self.line}: "
-        whose = f" (action {self.action!r})" if self.action else ""
-        return f"{place}{self.path}{whose}{': ' if self.path else ''}{self.message}"
+        suffix = f" (action {self.action!r})" if self.action else ""
+        return f"{place}{self.path}{suffix}{': ' if self.path else ''}{self.message}"
 
 
 class InvalidConfiguration(DefinitionError):
     """Nothing of the file is used; ``problems`` are all that were found, in the order of their lines."""
 
     def __init__(self, file: Path, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(sorted(problems, key=lambda one: (one.line or 0, one.path)))
-        listed = "\n".join([f"{file}: not a configuration:", *(f"  {one}" for one in self.problems)])
-        super().__init__(listed, fields=[Field(one.path, one.message) for one in self.problems])
+        self.problems = tuple(sorted(problems, key=lambda problem: (problem.line or 0, problem.path)))
+        message = "\n".join([f"{file}: not a configuration:", *(f"  {problem}" for problem in self.problems)])
+        super().__init__(message, fields=[Field(problem.path, problem.message) for problem in self.problems])
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Configuration:
     @property
     def tools(self) -> tuple[AnyTool, ...]:
         """Every action's tool, in the order of the file."""
-        return tuple(one.tool for one in self.actions.values())
+        return tuple(action.tool for action in self.actions.values())
 
     def within(self, registry: Registry, *, earlier: tuple[Agent, ...] = ()) -> Registry:
         """Return a registry with the agent added to the installed capabilities, and those of its MCP servers and APIs.
@@ -89,11 +89,11 @@ class Configuration:
         So stored agents may have the latter, too. ``earlier`` are the agents that it replaces. Raises
         ``DefinitionError`` if another agent of its name is installed.
         """
-        upstream = {one.capability for one in self.sources}
-        given = (one.base for one in self.capabilities if one.base.name in upstream)
+        upstream = {source.capability for source in self.sources}
+        bases = (ref.base for ref in self.capabilities if ref.base.name in upstream)
         agents = (*registry.agents.values(), self.agent)
-        found = Registry.of(registry.capabilities.values(), agents, registry.problems).extended(given)
-        return replace(found, earlier=earlier, missing=registry.missing)
+        extended = Registry.of(registry.capabilities.values(), agents, registry.problems).extended(bases)
+        return replace(extended, earlier=earlier, missing=registry.missing)
 
 
 Told = tuple[str | None, str, str]
@@ -102,16 +102,16 @@ Told = tuple[str | None, str, str]
 
 def warnings_of(actions: Iterable[Action], governance: Governance) -> Iterator[Told]:
     """Yield warnings; none of them makes the configuration invalid."""
-    tools = [one.tool for one in actions]
+    tools = [action.tool for action in actions]
     is_limited = governance.allowance is not None and bool(governance.allowance.limits)
     if not governance.record_reads:
         yield None, "record_reads", "this silences reads only: calls of all other tools are on record all the same"
     if governance.default_permissions:
-        held = ", ".join(sorted(governance.default_permissions))
-        yield None, "default_permissions", f"every principal holds {held}, anonymous ones too"
+        permissions = ", ".join(sorted(governance.default_permissions))
+        yield None, "default_permissions", f"every principal holds {permissions}, anonymous ones too"
     if not governance.require_auth and any(tool.permissions for tool in tools):
-        told = "some actions need permissions, and principals who are not authenticated are not refused"
-        yield None, "require_auth", f"{told}: they may hold what is granted to everybody"
+        warning = "some actions need permissions, and principals who are not authenticated are not refused"
+        yield None, "require_auth", f"{warning}: they may hold what is granted to everybody"
     for tool in tools:
         if tool.has_side_effects and not tool.permissions:
             yield tool.name, "permissions", f"everybody may call it, and its effect is {tool.effect!r}"

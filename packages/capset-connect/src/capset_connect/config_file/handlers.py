@@ -48,16 +48,16 @@ class Handlers:
         else:
             module, digest = _installed(place), None
         if not hasattr(module, name):
-            meant = closest(name, [one for one in vars(module) if callable(getattr(module, one))])
+            meant = closest(name, [attribute for attribute in vars(module) if callable(getattr(module, attribute))])
             hint = f"; did you mean {meant!r}?" if meant else ""
             raise DefinitionError(f"{place} has no {name!r}{hint}")
         return FoundHandler(getattr(module, name), digest)
 
     def forget(self) -> None:
         """Discard the loaded modules: the file that names them is refused."""
-        for one in self._loaded.values():
-            if not isinstance(one, DefinitionError):
-                sys.modules.pop(one[0].__name__, None)
+        for loaded in self._loaded.values():
+            if not isinstance(loaded, DefinitionError):
+                sys.modules.pop(loaded[0].__name__, None)
 
     def _file(self, place: str) -> tuple[ModuleType, str]:
         path = self._inside(place)
@@ -66,10 +66,10 @@ class Handlers:
                 self._loaded[path] = self._load(path, place)
             except DefinitionError as error:
                 self._loaded[path] = error
-        found = self._loaded[path]
-        if isinstance(found, DefinitionError):
-            raise DefinitionError(found.message)
-        return found
+        loaded = self._loaded[path]
+        if isinstance(loaded, DefinitionError):
+            raise DefinitionError(loaded.message)
+        return loaded
 
     def _inside(self, place: str) -> Path:
         try:

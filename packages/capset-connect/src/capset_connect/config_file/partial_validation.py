@@ -72,7 +72,7 @@ def check_shape(data: Mapping[str, Any]) -> list[Field]:
     try:
         ConfigurationShape.model_validate(data)
     except ValidationError as error:
-        return [_meant(one) for one in validation_fields(error, _names_of(ConfigurationShape), data)]
+        return [_meant(field) for field in validation_fields(error, _names_of(ConfigurationShape), data)]
     return []
 
 
@@ -93,25 +93,25 @@ def actions_in(data: Mapping[str, Any]) -> Iterator[tuple[Taken[ActionShape], Gi
     """Yield the actions in both forms, as far as they can be read."""
     forms: list[tuple[str, type[ActionShape]]] = [("actions", ActionShape), (f"{LAYER}.actions", OriginActionShape)]
     for path, shape in forms:
-        found = _member(data, path)
-        for position, one in enumerate(cast("list[Any]", found) if isinstance(found, list) else ()):
-            if (taken := _take(f"{path}.{position}", shape, one)) is not None:
+        entries = _member(data, path)
+        for position, entry in enumerate(cast("list[Any]", entries) if isinstance(entries, list) else ()):
+            if (taken := _take(f"{path}.{position}", shape, entry)) is not None:
                 yield taken, Given(taken.shape, taken.dropped)
 
 
 def governance_in(data: Mapping[str, Any]) -> Iterator[Taken[GovernanceShape] | Taken[SecurityShape]]:
     """Yield the governance of the actions, in either form."""
-    if (found := _take("governance", GovernanceShape, data.get("governance"))) is not None:
-        yield found
-    if (found := _take(f"{LAYER}.security", SecurityShape, _member(data, f"{LAYER}.security"))) is not None:
-        yield found
+    if (part := _take("governance", GovernanceShape, data.get("governance"))) is not None:
+        yield part
+    if (part := _take(f"{LAYER}.security", SecurityShape, _member(data, f"{LAYER}.security"))) is not None:
+        yield part
 
 
 def channels_in(data: Mapping[str, Any]) -> Iterator[tuple[str, ChannelShape]]:
     """Yield the channels that fit their shape, by their names."""
-    found = data.get("notifications")
-    for name, one in cast("dict[str, Any]", found).items() if isinstance(found, dict) else ():
-        taken = _take(f"notifications.{name}", ChannelShape, one)
+    channels = data.get("notifications")
+    for name, channel in cast("dict[str, Any]", channels).items() if isinstance(channels, dict) else ():
+        taken = _take(f"notifications.{name}", ChannelShape, channel)
         if taken is not None and not taken.dropped:
             yield name, taken.shape
 
@@ -127,14 +127,14 @@ def _take(path: str, kind: type[S], raw: object) -> Taken[S] | None:
     """Return the valid content of a part; ``None`` if it is absent, or its valid content is not enough."""
     if not isinstance(raw, Mapping):
         return None
-    given = cast("Mapping[str, Any]", raw)
+    members = cast("Mapping[str, Any]", raw)
     try:
-        return Taken(path, kind.model_validate(given), frozenset())
+        return Taken(path, kind.model_validate(members), frozenset())
     except ValidationError as error:
         wrong = {str(problem["loc"][0]) for problem in error.errors(include_url=False) if problem["loc"]}
     names = {field.alias or name: name for name, field in kind.model_fields.items()}
     try:
-        fitting = kind.model_validate({name: value for name, value in given.items() if name not in wrong})
+        fitting = kind.model_validate({name: value for name, value in members.items() if name not in wrong})
     except ValidationError:
         return None
     return Taken(path, fitting, frozenset(names.get(name, name) for name in wrong))

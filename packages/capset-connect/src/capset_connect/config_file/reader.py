@@ -102,18 +102,18 @@ class Reading:
     def unfollowed(self) -> list[Problem]:
         """Return a warning for each path of a valid file that ``Unloaded`` handlers do not follow."""
         rest = whole_in(self._data)
-        given = {"workspace": rest.workspace, "audit.key": rest.audit}
+        settings = {"workspace": rest.workspace, "audit.key": rest.audit}
         return [
-            Problem(self._lines.of(path), path, told)
-            for path, told in _UNFOLLOWED.items()
-            if given[path] is not None and isinstance(self._handlers, Unloaded)
+            Problem(self._lines.of(path), path, message)
+            for path, message in _UNFOLLOWED.items()
+            if settings[path] is not None and isinstance(self._handlers, Unloaded)
         ]
 
     def _read(self, registry: Registry, upstream: Upstream | None) -> Configuration:
-        for one in check_shape(self._data):
-            meant = f" (did you mean {one.did_you_mean!r}?)" if one.did_you_mean else ""
-            told = _OF_MODELS.sub("", one.expected.replace(UNKNOWN_FIELD, "there is no such field"))
-            self._report(one.path, f"{told}{meant}", self._name_at(one.path))
+        for field in check_shape(self._data):
+            meant = f" (did you mean {field.did_you_mean!r}?)" if field.did_you_mean else ""
+            message = _OF_MODELS.sub("", field.expected.replace(UNKNOWN_FIELD, "there is no such field"))
+            self._report(field.path, f"{message}{meant}", self._name_at(field.path))
         rest = whole_in(self._data)
         actions, borrowed = self._actions(registry)
         governance = self._governance(rest)
@@ -123,13 +123,17 @@ class Reading:
         refs = (*refs, *self._upstream(sources, upstream))
         workspace = self._workspace(rest.workspace)
         checkpoints = None if rest.audit is None else self._checkpoints(rest.audit)
-        own = [action.tool for name, action in actions.items() if name not in {one.tool.name for one in borrowed}]
-        agent = None if self._problems else self._try("", lambda: self._agent(rest.agent, own, refs))
+        tools = [
+            action.tool
+            for name, action in actions.items()
+            if name not in {borrowed_tool.tool.name for borrowed_tool in borrowed}
+        ]
+        agent = None if self._problems else self._try("", lambda: self._agent(rest.agent, tools, refs))
         if self._problems or governance is None or agent is None:
             raise InvalidConfiguration(self._path, self._problems)
         warnings = [
-            Problem(self._lines.of(place), place, told, action)
-            for action, member, told in warnings_of(actions.values(), governance)
+            Problem(self._lines.of(place), place, warning, action)
+            for action, member, warning in warnings_of(actions.values(), governance)
             for place in [self._places[action](member) if action else self._governed.get(member, "governance")]
         ]
         digest = hashlib.sha256(self._text.encode()).hexdigest()
@@ -148,27 +152,27 @@ class Reading:
         )
 
     def _actions(self, registry: Registry) -> tuple[dict[str, Action], list[Borrowed]]:
-        found: dict[str, Action] = {}
+        actions: dict[str, Action] = {}
         borrowed: list[Borrowed] = []
         first: dict[str, int] = {}
-        for taken, given in actions_in(self._data):
+        for taken, action in actions_in(self._data):
             name, line = taken.shape.name, self._lines.of(taken.path)
 
             def report(
                 member: str,
-                told: str,
+                message: str,
                 name: str = name,
                 place: Callable[[str], str] = taken.place,
                 path: str = taken.path,
             ) -> None:
-                self._report(place(member) if member else path, told, name)
+                self._report(place(member) if member else path, message, name)
 
             is_new = name not in first
             if not is_new:
                 report("name", f"there is an action of this name already, on line {first[name]}")
             first.setdefault(name, line)
             self._places.setdefault(name, taken.place)
-            built = build_action(given, self._handlers, registry, report)
+            built = build_action(action, self._handlers, registry, report)
             if not is_new:
                 continue
             if isinstance(built, Borrowed):
@@ -177,8 +181,8 @@ class Reading:
             if tool is not None:
                 shape = taken.shape
                 source = shape.handler or shape.tool or BUILT_IN[name.replace("_", "-")]
-                found[name] = Action(tool, source, line)
-        return found, borrowed
+                actions[name] = Action(tool, source, line)
+        return actions, borrowed
 
     def _governance(self, rest: ConfigurationShape) -> Governance | None:
         values: dict[str, Any] = {}
@@ -207,31 +211,31 @@ class Reading:
             name = entries[wrong.position].id
             place = wrong.place.removeprefix("config").removeprefix(".")
             meant = f" (did you mean {wrong.did_you_mean!r}?)" if wrong.did_you_mean else ""
-            self._report(".".join(one for one in ("capabilities", name, place) if one), f"{wrong.expected}{meant}")
-        refs = {one.name: one for one in referred.refs}
-        for one in borrowed:
-            refs.setdefault(one.capability.name, one.capability.ref)
+            self._report(".".join(part for part in ("capabilities", name, place) if part), f"{wrong.expected}{meant}")
+        refs = {reference.name: reference for reference in referred.refs}
+        for borrowed_tool in borrowed:
+            refs.setdefault(borrowed_tool.capability.name, borrowed_tool.capability.ref)
         for name, ref in refs.items():
             tools: dict[AnyTool, list[AnyTool]] = {}
-            for one in borrowed:
-                if one.capability is ref.base:
-                    tools.setdefault(one.original, []).append(one.tool)
+            for borrowed_tool in borrowed:
+                if borrowed_tool.capability is ref.base:
+                    tools.setdefault(borrowed_tool.original, []).append(borrowed_tool.tool)
             if tools:
-                made = self._try(f"capabilities.{name}", lambda ref=ref, tools=tools: _with_tools(ref, tools))
-                refs[name] = made or ref
+                restricted = self._try(f"capabilities.{name}", lambda ref=ref, tools=tools: _with_tools(ref, tools))
+                refs[name] = restricted or ref
         return tuple(refs.values())
 
     def _sources(self, rest: ConfigurationShape) -> dict[str, Source]:
         """Return the sources of the file by their places."""
-        made = {place: self._try(place, make) for place, make in declarations(rest, self._path.parent)}
-        return {place: one for place, one in made.items() if one is not None}
+        sources = {place: self._try(place, make) for place, make in declarations(rest, self._path.parent)}
+        return {place: source for place, source in sources.items() if source is not None}
 
     def _channels(self) -> tuple[NotificationChannel, ...]:
-        made = [
+        channels = [
             self._try(f"notifications.{name}", lambda name=name, shape=shape: channel_of(name, shape))
             for name, shape in channels_in(self._data)
         ]
-        return tuple(one for one in made if one is not None)
+        return tuple(channel for channel in channels if channel is not None)
 
     def _upstream(self, sources: Mapping[str, Source], upstream: Upstream | None) -> Iterator[AnyRef]:
         if upstream is None:
@@ -242,29 +246,29 @@ class Reading:
                 if (capability := self._try(place, lambda source=source: make(source))) is not None:
                     yield capability.ref
 
-    def _workspace(self, given: str | None) -> Path | None:
-        if given is None or isinstance(self._handlers, Unloaded):
+    def _workspace(self, path: str | None) -> Path | None:
+        if path is None or isinstance(self._handlers, Unloaded):
             return None
         try:
-            folder = (self._path.parent / given).resolve()
+            folder = (self._path.parent / path).resolve()
             is_folder = folder.is_dir()
         except (OSError, ValueError, RuntimeError):  # too long, a NUL, circular symlinks
             folder, is_folder = None, False
         if not is_folder:
-            self._report("workspace", f"there is no folder {given!r:.80}; make it first, or name another")
+            self._report("workspace", f"there is no folder {path!r:.80}; make it first, or name another")
         return folder
 
-    def _checkpoints(self, given: AuditShape) -> Checkpoints | None:
+    def _checkpoints(self, audit: AuditShape) -> Checkpoints | None:
         if isinstance(self._handlers, Unloaded):
-            return self._try("audit", lambda: Checkpoints(CheckpointKey.generate(), every=given.every, keep=given.keep))
+            return self._try("audit", lambda: Checkpoints(CheckpointKey.generate(), every=audit.every, keep=audit.keep))
         try:
-            key = CheckpointKey.read(self._path.parent / given.key)
+            key = CheckpointKey.read(self._path.parent / audit.key)
         except (OSError, ValueError):
-            self._report("audit.key", f"there is no file {given.key!r:.80} to read; capset audit keygen FILE makes one")
+            self._report("audit.key", f"there is no file {audit.key!r:.80} to read; capset audit keygen FILE makes one")
         except DefinitionError as error:
             self._report("audit.key", error.message + (f"; {error.hint}" if error.hint else ""))
         else:
-            return self._try("audit", lambda: Checkpoints(key, every=given.every, keep=given.keep))
+            return self._try("audit", lambda: Checkpoints(key, every=audit.every, keep=audit.keep))
         return None
 
     def _agent(self, name: str | None, tools: list[AnyTool], refs: tuple[AnyRef, ...]) -> Agent:
@@ -275,16 +279,16 @@ class Reading:
 
     def _name_at(self, path: str) -> str | None:
         """Return the name of the action that contains a path, which may be no valid one."""
-        found: Any = self._data
+        node: Any = self._data
         name: Any = None
         for part in path.split("."):
-            if isinstance(found, list):
-                items = cast("list[Any]", found)
-                found = items[int(part)] if part.isdigit() and int(part) < len(items) else None
+            if isinstance(node, list):
+                items = cast("list[Any]", node)
+                node = items[int(part)] if part.isdigit() and int(part) < len(items) else None
             else:
-                found = cast("dict[str, Any]", found).get(part) if isinstance(found, dict) else None
-            if isinstance(found, dict) and name is None and part.isdigit():
-                members = cast("dict[str, Any]", found)
+                node = cast("dict[str, Any]", node).get(part) if isinstance(node, dict) else None
+            if isinstance(node, dict) and name is None and part.isdigit():
+                members = cast("dict[str, Any]", node)
                 name = members.get("id", members.get("name"))
         return name[:100].encode(errors="replace").decode() if isinstance(name, str) else None
 
@@ -297,8 +301,8 @@ class Reading:
             self._report(path, error.message + (f"; {error.hint}" if error.hint else ""))
             return None
 
-    def _report(self, path: str, told: str, action: str | None = None) -> None:
-        self._problems.append(Problem(self._lines.of(path), path, told, action))
+    def _report(self, path: str, message: str, action: str | None = None) -> None:
+        self._problems.append(Problem(self._lines.of(path), path, message, action))
         if len(self._problems) == MAX_PROBLEMS:
             more = Problem(None, "", f"only the first {MAX_PROBLEMS} problems are listed: the rest was not looked at")
             raise InvalidConfiguration(self._path, [*self._problems, more])
@@ -306,17 +310,19 @@ class Reading:
 
 def _governing(name: str, value: Any) -> Any:  # of the type that the member has
     """Return a value of the governance, validated alone. Raises ``DefinitionError``."""
-    made: Any = value
+    converted: Any = value
     if isinstance(value, AllowanceShape):
-        made = value.allowance()
+        converted = value.allowance()
     elif name == "approvers":
-        return [_rule(number, one) for number, one in enumerate(value, 1)]  # the rest of it together with other members
+        return [
+            _rule(number, rule) for number, rule in enumerate(value, 1)
+        ]  # the rest of it together with other members
     elif name == "refusals" and value is not None:
-        made = limit_of(value)
-    Governance(**{name: made})
+        converted = limit_of(value)
+    Governance(**{name: converted})
     if name == "redact":
-        redactor_of(made)
-    return made
+        redactor_of(converted)
+    return converted
 
 
 def _rule(number: int, shape: ApproverRuleShape) -> ApproverRule:
@@ -328,5 +334,7 @@ def _rule(number: int, shape: ApproverRuleShape) -> ApproverRule:
 
 def _with_tools(ref: AnyRef, tools: Mapping[AnyTool, list[AnyTool]]) -> AnyRef:
     """Return a reference to a capability with only these tools, and the presets enabled that contain them."""
-    wanted = {name: True for name, preset in ref.base.presets.items() if any(one in tools for one in preset.part.tools)}
-    return replace(ref.with_presets(**wanted), base=narrowed(ref.base, tools))
+    presets = {
+        name: True for name, preset in ref.base.presets.items() if any(tool in tools for tool in preset.part.tools)
+    }
+    return replace(ref.with_presets(**presets), base=narrowed(ref.base, tools))

@@ -22,38 +22,38 @@ Told = tuple[str, str]
 """The place of a problem within the file, and the problem."""
 
 
-async def source_problems(found: Configuration) -> Sequence[Problem]:
+async def source_problems(configuration: Configuration) -> Sequence[Problem]:
     """Return what is wrong with sources of a file, as far as this machine says; none is connected to."""
-    told: list[Told] = []
-    for one in found.sources:
-        told += await _api_problems(one) if isinstance(one, OpenApi) else _server_problems(one)
-    return _placed(found, told)
+    problems: list[Told] = []
+    for source in configuration.sources:
+        problems += await _api_problems(source) if isinstance(source, OpenApi) else _server_problems(source)
+    return _placed(configuration, problems)
 
 
-def source_warnings(found: Configuration) -> Sequence[Problem]:
+def source_warnings(configuration: Configuration) -> Sequence[Problem]:
     """Return what may be wrong with sources of a file, and only their documents could say."""
-    apis = [one for one in found.sources if isinstance(one, OpenApi) and one.document_url is not None]
-    return _placed(found, [told for one in apis for told in _likely_misspellings(one)])
+    apis = [api for api in configuration.sources if isinstance(api, OpenApi) and api.document_url is not None]
+    return _placed(configuration, [problem for api in apis for problem in _likely_misspellings(api)])
 
 
-def _placed(found: Configuration, told: Sequence[Told]) -> Sequence[Problem]:
-    if not told:
+def _placed(configuration: Configuration, problems: Sequence[Told]) -> Sequence[Problem]:
+    if not problems:
         return ()
-    lines = lines_of(found.path.suffix.lower(), read_text(found.path, "a configuration file"))
-    return [Problem(lines.of(place), place, message) for place, message in told]
+    lines = lines_of(configuration.path.suffix.lower(), read_text(configuration.path, "a configuration file"))
+    return [Problem(lines.of(place), place, message) for place, message in problems]
 
 
 def _server_problems(server: McpServer) -> Iterator[Told]:
     program = next(iter(server.command), None)
     if program is not None and shutil.which(program) is None:
         yield f"mcp_servers.{server.name}.command", f"there is no program {program!r} on this machine's path"
-    if (told := _refused_host(server.url, server.internal)) is not None:
-        yield f"mcp_servers.{server.name}.url", told
-    if (told := _missing_file(server.ca_file)) is not None:
-        yield f"mcp_servers.{server.name}.ca_file", told
+    if (problem := _refused_host(server.url, server.internal)) is not None:
+        yield f"mcp_servers.{server.name}.url", problem
+    if (problem := _missing_file(server.ca_file)) is not None:
+        yield f"mcp_servers.{server.name}.ca_file", problem
     for name in sorted(server.rules):
-        if (told := misnamed_rule(server, name)) is not None:
-            yield f"mcp_servers.{server.name}.rules.{name}", told
+        if (problem := misnamed_rule(server, name)) is not None:
+            yield f"mcp_servers.{server.name}.rules.{name}", problem
 
 
 def _refused_host(url: str | None, internal: Iterable[str]) -> str | None:
@@ -78,7 +78,7 @@ async def _api_problems(api: OpenApi) -> list[Told]:
     problems = {member: _refused_host(url, api.internal) for member, url in urls.items()}
     problems["ca_file"] = _missing_file(api.ca_file)
     return [
-        *((f"apis.{api.name}.{member}", told) for member, told in problems.items() if told is not None),
+        *((f"apis.{api.name}.{member}", problem) for member, problem in problems.items() if problem is not None),
         *([] if api.document_url is not None else await _document_problems(api)),
     ]
 
@@ -91,7 +91,7 @@ async def _document_problems(api: OpenApi) -> list[Told]:
         odd = await OpenApiClient(api, EnvironmentSecrets()).unmatched()
     except CapsetError as error:
         return [(f"apis.{api.name}.document", error.message + (f"; {error.hint}" if error.hint else ""))]
-    return [(f"apis.{api.name}", told) for told in odd]
+    return [(f"apis.{api.name}", problem) for problem in odd]
 
 
 def _likely_misspellings(api: OpenApi) -> Iterator[Told]:

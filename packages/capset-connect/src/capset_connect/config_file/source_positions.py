@@ -95,17 +95,17 @@ def check_members(data: object) -> None:
     level: list[object] = [data]
     for _ in range(MAX_LEVELS + 1):
         inner: list[object] = []
-        for one in level:
-            if isinstance(one, dict):
-                members = cast("dict[object, object]", one)
+        for node in level:
+            if isinstance(node, dict):
+                members = cast("dict[object, object]", node)
                 names = [name for name in members if isinstance(name, str)]
                 if any(len(name) > MAX_NAME for name in names):
                     raise DefinitionError(f"the name of a member has at most {MAX_NAME:,} letters")
                 if (odd := next((name for name in names if _SURROGATE.search(name)), None)) is not None:
                     raise DefinitionError(f"the name of a member has no lone surrogates; got {odd!r:.80}")
                 inner.extend(members.values())
-            elif isinstance(one, list):
-                inner.extend(cast("list[object]", one))
+            elif isinstance(node, list):
+                inner.extend(cast("list[object]", node))
         level = inner
     if level:
         raise _too_deep()
@@ -125,25 +125,25 @@ def _of_yaml(text: str, lines: Lines) -> None:
             _walk(root, "", lines, [MAX_VALUES], 0)
 
 
-def _walk(node: Node, path: str | None, lines: Lines, left: list[int], level: int) -> None:
+def _walk(node: Node, path: str | None, lines: Lines, remaining: list[int], level: int) -> None:
     import yaml
 
-    left[0] -= 1
-    if left[0] < 0:
+    remaining[0] -= 1
+    if remaining[0] < 0:
         raise DefinitionError(f"a file may say at most {MAX_VALUES:,} values, each as often as it is repeated")
     if level > MAX_LEVELS:
         raise _too_deep()
     if isinstance(node, yaml.SequenceNode):
         for at, item in enumerate(node.value):
-            _walk(item, lines.note(path, str(at), item.start_mark.line + 1), lines, left, level + 1)
+            _walk(item, lines.note(path, str(at), item.start_mark.line + 1), lines, remaining, level + 1)
     elif isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.tag == "tag:yaml.org,2002:merge":
-                for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                    _walk(one, path, lines, left, level + 1)
+                for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    _walk(merged, path, lines, remaining, level + 1)
             elif isinstance(key, yaml.ScalarNode):
                 inner = lines.note(path, str(key.value), key.start_mark.line + 1)
-                _walk(value, inner, lines, left, level + 1)
+                _walk(value, inner, lines, remaining, level + 1)
 
 
 def _of_json(text: str, lines: Lines) -> None:

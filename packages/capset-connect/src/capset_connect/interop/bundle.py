@@ -108,7 +108,9 @@ def export_bundle(
                 "env": {"CAPSET_DB": "${user_config.db}", "CAPSET_GRANT": "", "CAPSET_ATTRIBUTES": "{}"},
             },
         },
-        "tools": [{"name": one.name, "description": one.tool.description} for one in in_order(snapshot)],
+        "tools": [
+            {"name": installed.name, "description": installed.tool.description} for installed in in_order(snapshot)
+        ],
         "compatibility": {"runtimes": {"python": _PYTHON}},
         "user_config": {
             "db": {
@@ -121,7 +123,9 @@ def export_bundle(
         },
     }
     needed = [f"capset[mcp]=={version_of('capset')}", *map(_checked_requirement, requirements)]
-    project = _PROJECT.format(name=name, python=_PYTHON, dependencies="".join(f'    "{one}",\n' for one in needed))
+    project = _PROJECT.format(
+        name=name, python=_PYTHON, dependencies="".join(f'    "{package}",\n' for package in needed)
+    )
     texts = {
         "manifest.json": json.dumps(content, indent=2, ensure_ascii=False) + "\n",
         "pyproject.toml": project,
@@ -129,8 +133,8 @@ def export_bundle(
     }
     _check_paths(agent.files)
     files = {path: text.encode() for path, text in texts.items()} | dict(agent.files)
-    told = (f"packages beside {', '.join(needed)}: requirements name them", *absent(snapshot))
-    return Bundle(_zipped(files), Export(content, told, (_readable(snapshot),)))
+    left_out = (f"packages beside {', '.join(needed)}: requirements name them", *absent(snapshot))
+    return Bundle(_zipped(files), Export(content, left_out, (_readable(snapshot),)))
 
 
 def bundled_file(option: str, path: Path, others: Iterable[str] = ()) -> BundledAgent:
@@ -140,7 +144,7 @@ def bundled_file(option: str, path: Path, others: Iterable[str] = ()) -> Bundled
     cannot be read.
     """
     files: dict[str, bytes] = {}
-    for relative in dict.fromkeys((path.name, *(PurePosixPath(one).as_posix() for one in others))):
+    for relative in dict.fromkeys((path.name, *(PurePosixPath(other).as_posix() for other in others))):
         try:
             files[relative] = (path.parent / relative).read_bytes()
         except OSError as error:
@@ -150,12 +154,12 @@ def bundled_file(option: str, path: Path, others: Iterable[str] = ()) -> Bundled
 
 def _principal_options(snapshot: Snapshot) -> Iterator[str]:
     """Yield options by which the bundle's principal and environment are those of a snapshot."""
-    who = snapshot.principal
-    _check_principal(who)
-    yield from ("--principal", who.id)
-    for permission in sorted(who.permissions):
+    principal = snapshot.principal
+    _check_principal(principal)
+    yield from ("--principal", principal.id)
+    for permission in sorted(principal.permissions):
         yield from ("--grant", permission)
-    for option, values in (("--attribute", who.attributes), ("--env", snapshot.env)):
+    for option, values in (("--attribute", principal.attributes), ("--env", snapshot.env)):
         for key, value in sorted(values.items()):
             if (secret := next(_secret_names(key, value), None)) is not None:
                 raise DefinitionError(
@@ -165,13 +169,13 @@ def _principal_options(snapshot: Snapshot) -> Iterator[str]:
             yield from (option, f"{key}={json.dumps(value)}")
 
 
-def _check_principal(who: Principal) -> None:
+def _check_principal(principal: Principal) -> None:
     """Refuse what no option of ``capset mcp serve`` says. Raises ``DefinitionError``."""
-    plain = Principal(who.id)
+    plain = Principal(principal.id)
     for fact in ("kind", "org", "on_behalf_of", "allowance"):
-        if (value := getattr(who, fact)) != getattr(plain, fact):
+        if (value := getattr(principal, fact)) != getattr(plain, fact):
             raise DefinitionError(
-                f"a bundle serves a plain user, but principal {who.id!r:.80} has {fact} {value!r:.80}",
+                f"a bundle serves a plain user, but principal {principal.id!r:.80} has {fact} {value!r:.80}",
                 hint="write the bundle for a principal with an id, permissions and attributes alone",
             )
 
@@ -190,10 +194,10 @@ def _secret_names(key: str, value: object) -> Iterator[str]:
 
 def _readable(snapshot: Snapshot) -> str:
     """Return what anyone who has the bundle can read of its principal."""
-    who = snapshot.principal
-    facts = {"permissions": who.permissions, "attributes": who.attributes, "environment": snapshot.env}
-    said = [f"{fact} {', '.join(sorted(names)) if names else '(none)'}" for fact, names in facts.items()]
-    return f"server.py can be read by all who have the bundle: principal {who.id}, {', '.join(said)}"
+    principal = snapshot.principal
+    facts = {"permissions": principal.permissions, "attributes": principal.attributes, "environment": snapshot.env}
+    parts = [f"{fact} {', '.join(sorted(names)) if names else '(none)'}" for fact, names in facts.items()]
+    return f"server.py can be read by all who have the bundle: principal {principal.id}, {', '.join(parts)}"
 
 
 def _check_paths(paths: Iterable[str]) -> None:
@@ -214,10 +218,12 @@ def _check_paths(paths: Iterable[str]) -> None:
             )
 
 
-def _checked_requirement(given: str) -> str:
-    if not _REQUIREMENT.fullmatch(given):
-        raise DefinitionError(f"a requirement was expected, such as 'capset[web]' or 'tools==1.2'; got {given!r:.80}")
-    return given
+def _checked_requirement(requirement: str) -> str:
+    if not _REQUIREMENT.fullmatch(requirement):
+        raise DefinitionError(
+            f"a requirement was expected, such as 'capset[web]' or 'tools==1.2'; got {requirement!r:.80}"
+        )
+    return requirement
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:

@@ -51,30 +51,30 @@ def configuration_of(
     actions: list[dict[str, Any]] = []
     handlers = [_HEAD.format(configuration=ascii(configuration)[1:-1].replace('"', "'"))]
     taken: set[str] = {"Any", "ToolError", *dir(builtins)}
-    for one in tools:
-        function = _function_name(one.here, taken)
-        title = _title(one)
+    for tool in tools:
+        function = _function_name(tool.here, taken)
+        title = _title(tool)
         action: dict[str, Any] = {
-            "name": one.here,
-            **({"title": title} if title != one.here else {}),
-            "description": one.description,
+            "name": tool.here,
+            **({"title": title} if title != tool.here else {}),
+            "description": tool.description,
             "handler": f"./{module}:{function}",
-            "effect": effect_of(effect, one.hints),
+            "effect": effect_of(effect, tool.hints),
             "permissions": [],
-            "parameters": dict(one.arguments),
-            **({"returns": dict(one.returns)} if one.returns is not None else {}),
+            "parameters": dict(tool.arguments),
+            **({"returns": dict(tool.returns)} if tool.returns is not None else {}),
         }
         actions.append(action)
         # No text of a definition stands in the module, which is code, but names that are safe in it.
-        handlers.append(_HANDLER.format(function=function, name=one.here))
+        handlers.append(_HANDLER.format(function=function, name=tool.here))
     return ToolConfiguration({"actions": actions}, "".join(handlers))
 
 
-def _title(one: DefinedTool) -> str:
+def _title(tool: DefinedTool) -> str:
     """Return the title of an action, which keeps the tool's own name where that is not the action's."""
-    if one.title is None or one.title == one.name:
-        return one.name
-    return one.title if one.here == one.name else f"{one.title} ({one.name})"
+    if tool.title is None or tool.title == tool.name:
+        return tool.name
+    return tool.title if tool.here == tool.name else f"{tool.title} ({tool.name})"
 
 
 def _function_name(name: str, taken: set[str]) -> str:
@@ -82,9 +82,9 @@ def _function_name(name: str, taken: set[str]) -> str:
     base = re.sub("[^A-Za-z0-9_]", "_", name)
     base = base if base.isidentifier() and not base.startswith("_") else f"tool_{base.lstrip('_')}"
     base = f"{base}_" if keyword.iskeyword(base) or keyword.issoftkeyword(base) else base
-    found, number = base, 1
-    while found in taken:
+    candidate, number = base, 1
+    while candidate in taken:
         number += 1
-        found = f"{base}_{number}"
-    taken.add(found)
-    return found
+        candidate = f"{base}_{number}"
+    taken.add(candidate)
+    return candidate

@@ -62,35 +62,35 @@ class ToolReading:
     @property
     def names(self) -> Mapping[str, str]:
         """The names of the tools as they were given, by their names here."""
-        return MappingProxyType({one.here: one.name for one in self.tools})
+        return MappingProxyType({tool.here: tool.name for tool in self.tools})
 
 
-def read_tools(given: object) -> ToolReading:
+def read_tools(definitions: object) -> ToolReading:
     """Return the tools of a list of definitions, of an object with such a list as ``tools``, or of one definition.
 
     Raises ``DefinitionError`` only for something else; a definition that cannot be a tool is among the refused.
     """
     read: list[_Parts] = []
     refused: list[str] = []
-    for at, one in enumerate(_listed(given)):
+    for at, definition in enumerate(_listed(definitions)):
         try:
-            read.append(_parts(f"tools.{at}", one))
+            read.append(_parts(f"tools.{at}", definition))
         except DefinitionError as error:
             refused.append(_told(error))
-    names, clashes = distinct_names(dict.fromkeys(one.name for one in read))
+    names, clashes = distinct_names(dict.fromkeys(parts.name for parts in read))
     tools: dict[str, DefinedTool] = {}
-    left_out = [f"{key}, beside tools" for key in _beside(given)]
-    for one in read:
+    left_out = [f"{key}, beside tools" for key in _beside(definitions)]
+    for definition in read:
         try:
-            if one.name in tools:
-                raise DefinitionError(f"{one.name}: another definition has this name; give it one of its own")
-            if one.name in clashes:
-                raise DefinitionError(f"{one.name}: {clashes[one.name]}")
-            tools[one.name] = _tool(one, names[one.name], left_out)
+            if definition.name in tools:
+                raise DefinitionError(f"{definition.name}: another definition has this name; give it one of its own")
+            if definition.name in clashes:
+                raise DefinitionError(f"{definition.name}: {clashes[definition.name]}")
+            tools[definition.name] = _tool(definition, names[definition.name], left_out)
         except DefinitionError as error:
             refused.append(_told(error))
         except (RecursionError, TypeError, ValueError) as error:  # of data that are not JSON, or nested too deeply
-            refused.append(f"{one.name}: JSON of a moderate depth was expected; it cannot be read: {error}")
+            refused.append(f"{definition.name}: JSON of a moderate depth was expected; it cannot be read: {error}")
     return ToolReading(tuple(tools.values()), tuple(refused), tuple(left_out))
 
 
@@ -98,19 +98,21 @@ def _told(error: CapsetError) -> str:
     return error.message if error.hint is None else f"{error.message}; {error.hint}"
 
 
-def _listed(given: object) -> list[object]:
-    if isinstance(given, Mapping):
-        members = cast("Given", given)
-        given = members.get("tools", [members])
-    if not isinstance(given, list | tuple):
-        raise DefinitionError(f"a list of tool definitions was expected, or an object with tools; got {given!r:.80}")
-    return list(cast("list[object]", given))
+def _listed(definitions: object) -> list[object]:
+    if isinstance(definitions, Mapping):
+        members = cast("Given", definitions)
+        definitions = members.get("tools", [members])
+    if not isinstance(definitions, list | tuple):
+        raise DefinitionError(
+            f"a list of tool definitions was expected, or an object with tools; got {definitions!r:.80}"
+        )
+    return list(cast("list[object]", definitions))
 
 
-def _beside(given: object) -> Iterator[str]:
+def _beside(definitions: object) -> Iterator[str]:
     """Yield the members beside a list of tools, which mean nothing here."""
-    if isinstance(given, Mapping) and "tools" in given:
-        yield from (key for key in cast("Given", given) if key != "tools")
+    if isinstance(definitions, Mapping) and "tools" in definitions:
+        yield from (key for key in cast("Given", definitions) if key != "tools")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,29 +126,29 @@ class _Parts:
     """Members beside the ``function`` of Chat Completions."""
 
 
-def _parts(place: str, given: object) -> _Parts:
+def _parts(place: str, definition: object) -> _Parts:
     """Return a definition whose form is known. Raises ``DefinitionError`` for others."""
-    if not isinstance(given, Mapping):
-        raise DefinitionError(f"{place}: a tool definition was expected, as an object; got {given!r:.80}")
-    whole = cast("Given", given)
-    members, outside = whole, tuple[str, ...]()
-    if isinstance(whole.get("function"), Mapping):
-        members = cast("Given", whole["function"])
-        outside = tuple(key for key in whole if key not in ("type", "function"))
-    kind = whole.get("type", "function")
-    if kind != "function" and "input_schema" not in whole:
+    if not isinstance(definition, Mapping):
+        raise DefinitionError(f"{place}: a tool definition was expected, as an object; got {definition!r:.80}")
+    document = cast("Given", definition)
+    members, outside = document, tuple[str, ...]()
+    if isinstance(document.get("function"), Mapping):
+        members = cast("Given", document["function"])
+        outside = tuple(key for key in document if key not in ("type", "function"))
+    kind = document.get("type", "function")
+    if kind != "function" and "input_schema" not in document:
         raise DefinitionError(
             f"{place}.type: 'function' was expected; got {kind!r:.80}, which is run by the provider or takes no JSON"
         )
     name = members.get("name")
     if not isinstance(name, str) or not name:
         raise DefinitionError(f"{place}.name: the name of a tool was expected; got {name!r:.80}")
-    return _Parts(name, members, whole, outside)
+    return _Parts(name, members, document, outside)
 
 
-def _tool(one: _Parts, here: str, left_out: list[str]) -> DefinedTool:
+def _tool(parts: _Parts, local_name: str, left_out: list[str]) -> DefinedTool:
     """Return the tool of a definition, and add what is left out of it. Raises ``DefinitionError``."""
-    members, name = one.members, one.name
+    members, name = parts.members, parts.name
     schemas = [key for key in _SCHEMAS if key in members]
     if len(schemas) > 1:
         raise DefinitionError(f"{name}: it has both {schemas[0]} and {schemas[1]}; one schema of arguments is expected")
@@ -163,36 +165,36 @@ def _tool(one: _Parts, here: str, left_out: list[str]) -> DefinedTool:
     shape: dict[str, Any] = {"name": name, "description": description, "inputSchema": arguments}
     shape |= {"title": title} if title is not None else {}
     shape |= {"outputSchema": returns} if returns is not None else {}
-    offer = examined(name, here, shape)
+    offer = examined(name, local_name, shape)
     if offer.is_unusable:
         raise DefinitionError(f"{name}: {offer.problems[0].replace('inputSchema: ', '')}")
     left_out += [f"{name}: {problem}" for problem in (*offer.problems, *offer.notes)]
-    left_out += [f"{name}: {key}" for key in _unused(one, results)]
+    left_out += [f"{name}: {key}" for key in _unused(parts, results)]
     return DefinedTool(
         name=name,
-        here=here,
+        here=local_name,
         description=description if description.strip() else f"The tool {name}.",
         arguments=arguments,
         returns=returns,
         title=title,
         hints=annotations,
-        given=copied(name, dict(one.given)),
+        given=copied(name, dict(parts.given)),
     )
 
 
-def _unused(one: _Parts, results: list[str]) -> Iterator[str]:
+def _unused(parts: _Parts, results: list[str]) -> Iterator[str]:
     """Yield the members of a definition that mean nothing here."""
-    yield from one.outside
-    yield from (key for key in one.members if key not in _KNOWN)
-    if one.members.get("strict"):  # capset validates every call, whether a schema is strict or not
+    yield from parts.outside
+    yield from (key for key in parts.members if key not in _KNOWN)
+    if parts.members.get("strict"):  # capset validates every call, whether a schema is strict or not
         yield "strict"
     yield from results[1:]
 
 
-def _text(name: str, key: str, given: object) -> str | None:
-    if given is not None and not isinstance(given, str):
-        raise DefinitionError(f"{name}: {key}: a text was expected; got {given!r:.80}")
-    return given
+def _text(name: str, key: str, text: object) -> str | None:
+    if text is not None and not isinstance(text, str):
+        raise DefinitionError(f"{name}: {key}: a text was expected; got {text!r:.80}")
+    return text
 
 
 def names_here(originals: Iterable[str]) -> Mapping[str, str]:
@@ -204,14 +206,14 @@ def names_here(originals: Iterable[str]) -> Mapping[str, str]:
 
     Raises ``DefinitionError`` for two equal originals, and for two names that are one in spite of their digits.
     """
-    given = list(originals)
-    for name, count in Counter(given).items():
+    names = list(originals)
+    for name, count in Counter(names).items():
         if count > 1:
             raise DefinitionError(f"{count} tools are called {name!r:.80}: give each a name of its own")
-    found, clashes = distinct_names(given)
+    local_names, clashes = distinct_names(names)
     for reason in clashes.values():
         raise DefinitionError(reason)
-    return MappingProxyType({here: name for name, here in found.items()})
+    return MappingProxyType({local_name: name for name, local_name in local_names.items()})
 
 
 def distinct_names(originals: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -222,24 +224,24 @@ def distinct_names(originals: Iterable[str]) -> tuple[dict[str, str], dict[str, 
     plain = {name: _OTHER.sub("_", name) for name in originals}
     counts = Counter(plain.values())
     by_name: dict[str, list[str]] = {}
-    for name, here in plain.items():
+    for name, local_name in plain.items():
         is_taken = TOOL.fullmatch(name) is not None
-        is_clear = is_taken or (counts[here] == 1 and len(here) <= _MAX and bool(here.strip("_-")))
-        by_name.setdefault(here if is_clear else _marked(here, name), []).append(name)
-    found: dict[str, str] = {}
+        is_clear = is_taken or (counts[local_name] == 1 and len(local_name) <= _MAX and bool(local_name.strip("_-")))
+        by_name.setdefault(local_name if is_clear else _marked(local_name, name), []).append(name)
+    by_original: dict[str, str] = {}
     clashes: dict[str, str] = {}
-    for name, here in ((name, here) for here, names in by_name.items() for name in names):
-        others = [one for one in by_name[here] if one != name]
-        if others and name != here:
-            clashes[name] = f"{name!r:.80} and {others[0]!r:.80} would both be called {here!r}: rename one"
+    for name, local_name in ((name, short_name) for short_name, names in by_name.items() for name in names):
+        others = [original for original in by_name[local_name] if original != name]
+        if others and name != local_name:
+            clashes[name] = f"{name!r:.80} and {others[0]!r:.80} would both be called {local_name!r}: rename one"
         else:
-            found[name] = here
+            by_original[name] = local_name
     order = {name: at for at, name in enumerate(plain)}
-    return dict(sorted(found.items(), key=lambda item: order[item[0]])), clashes
+    return dict(sorted(by_original.items(), key=lambda item: order[item[0]])), clashes
 
 
-def _marked(here: str, original: str) -> str:
+def _marked(local_name: str, original: str) -> str:
     """Return a name that ends in digits of the original's hash."""
     digits = hashlib.sha256(original.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
-    start = here[: _MAX - _DIGITS - 1].strip("_-") or "tool"
+    start = local_name[: _MAX - _DIGITS - 1].strip("_-") or "tool"
     return f"{start}_{digits}"

@@ -55,14 +55,14 @@ def export_tools(snapshot: Snapshot, format: ToolFormat, *, names: Mapping[str, 
     ``DefinitionError`` for another format.
     """
     checked_format(format)
-    found = in_order(snapshot)
+    installed = in_order(snapshot)
     content: list[dict[str, Any]] = []
-    for one in found:
-        name = (names or {}).get(one.name, one.name)
+    for entry in installed:
+        name = (names or {}).get(entry.name, entry.name)
         # As an import would read it, so that to import it again changes nothing.
-        arguments = mapped_schema(f"tool {name!r}: its arguments", deepcopy(dict(one.tool.arguments.json_schema)))
-        content.append(tool_json(format, name, one.tool.description, arguments))
-    return Export(content, (*absent(snapshot), *unsaid(snapshot, _UNSAID)), tuple(_refusals(found)))
+        arguments = mapped_schema(f"tool {name!r}: its arguments", deepcopy(dict(entry.tool.arguments.json_schema)))
+        content.append(tool_json(format, name, entry.tool.description, arguments))
+    return Export(content, (*absent(snapshot), *unsaid(snapshot, _UNSAID)), tuple(_refusals(installed)))
 
 
 def export_json_schema(snapshot: Snapshot) -> Export:
@@ -70,23 +70,23 @@ def export_json_schema(snapshot: Snapshot) -> Export:
 
     ``arguments/NAME`` and ``results/NAME`` are the ids of a tool's schemas.
     """
-    found = in_order(snapshot)
+    installed = in_order(snapshot)
     defs: dict[str, Any] = {}
-    for one in found:
-        said = {"title": one.tool.title} if one.tool.title is not None else {}
-        parts = {"arguments": one.tool.arguments.json_schema, "results": one.tool.output.json_schema}
+    for entry in installed:
+        title = {"title": entry.tool.title} if entry.tool.title is not None else {}
+        parts = {"arguments": entry.tool.arguments.json_schema, "results": entry.tool.output.json_schema}
         for kind, schema in parts.items():
             # An id makes it a document of its own, in which references from its root hold.
-            told = {**said, "description": one.tool.description} if kind == "arguments" else {}
-            defs[f"{kind}/{one.name}"] = {**deepcopy(dict(schema)), "$id": f"{kind}/{one.name}", **told}
+            headings = {**title, "description": entry.tool.description} if kind == "arguments" else {}
+            defs[f"{kind}/{entry.name}"] = {**deepcopy(dict(schema)), "$id": f"{kind}/{entry.name}", **headings}
     calls = [
         {
             "type": "object",
-            "properties": {"name": {"const": one.name}, "arguments": {"$ref": f"arguments/{one.name}"}},
+            "properties": {"name": {"const": target.name}, "arguments": {"$ref": f"arguments/{target.name}"}},
             "required": ["arguments", "name"],
             "additionalProperties": False,
         }
-        for one in found
+        for target in installed
     ]
     block = snapshot.composition.block
     content = {
@@ -96,13 +96,13 @@ def export_json_schema(snapshot: Snapshot) -> Export:
         **({"oneOf": calls} if calls else {"not": {}}),
         "$defs": defs,
     }
-    kept = {key: told for key, told in _UNSAID.items() if key not in ("results", "titles")}
-    return Export(content, (*absent(snapshot), *unsaid(snapshot, kept)))
+    facts = {key: holds for key, holds in _UNSAID.items() if key not in ("results", "titles")}
+    return Export(content, (*absent(snapshot), *unsaid(snapshot, facts)))
 
 
 def in_order(snapshot: Snapshot) -> Sequence[Installed]:
     """Return the tools in play by name."""
-    return [one for _, one in sorted(snapshot.tools.items())]
+    return [entry for _, entry in sorted(snapshot.tools.items())]
 
 
 def absent(snapshot: Snapshot) -> Iterator[str]:
@@ -117,7 +117,7 @@ def unsaid(snapshot: Snapshot, facts: Mapping[str, Callable[[AnyTool], bool]]) -
     if snapshot.system_text:
         yield "the system text, with instructions of capabilities"
     for fact, holds in facts.items():
-        if has := [one.name for one in in_order(snapshot) if holds(one.tool)]:
+        if has := [entry.name for entry in in_order(snapshot) if holds(entry.tool)]:
             yield f"{fact} of {', '.join(has)}"
 
 
@@ -140,11 +140,11 @@ _UNSAID: Final[Mapping[str, Callable[[AnyTool], bool]]] = MappingProxyType(
 """The facts that tool JSON has no place for. capset holds to them all the same where it makes the calls."""
 
 
-def _refusals(found: Sequence[Installed]) -> Iterator[str]:
+def _refusals(installed: Sequence[Installed]) -> Iterator[str]:
     """Yield what model providers refuse, though JSON Schema has it; where capset makes the calls, it is mapped."""
-    for one in found:
-        schema = one.tool.arguments.json_schema
+    for entry in installed:
+        schema = entry.tool.arguments.json_schema
         if keywords := refused_keywords(schema):
-            yield f"providers refuse {keywords[0]} at the top of the schema of {one.name}"
+            yield f"providers refuse {keywords[0]} at the top of the schema of {entry.name}"
         if names := refused_names(schema):
-            yield f"providers refuse the name of the argument {names[0]!r:.80} of {one.name}"
+            yield f"providers refuse the name of the argument {names[0]!r:.80} of {entry.name}"

@@ -60,7 +60,7 @@ class ImportedTools:
     @property
     def definitions(self) -> list[dict[str, Any]]:  # JSON data
         """The definitions of the tools, as they were given."""
-        return [deepcopy(dict(one.given)) for one in self.reading.tools]
+        return [deepcopy(dict(tool.given)) for tool in self.reading.tools]
 
 
 def import_tools(
@@ -94,47 +94,49 @@ def import_tools(
     """
     reading = read_tools(definitions)
     if reading.refused and not skip_refused:
-        told = "; ".join(reading.refused)
+        reasons = "; ".join(reading.refused)
         raise DefinitionError(
-            f"capability {name!r:.80}: {len(reading.refused)} of its definitions cannot be tools: {told}",
+            f"capability {name!r:.80}: {len(reading.refused)} of its definitions cannot be tools: {reasons}",
             hint="mend or remove them, or give skip_refused=True to go on without them",
         )
     owner = f"capability {name!r:.80}: rules"
-    given = checked_rules(owner, rules or {})
-    every: ToolRules = {"effect": effect, **given.get(EVERY, {})}
-    found = checked_rules(owner, {**given, EVERY: every})
-    known = [one.name for one in reading.tools]
-    if wrong := sorted({*found} - {EVERY, *known}):
-        raise DefinitionError(f"capability {name!r:.80}: rules: {unknown('tool', wrong[0], known)}")
+    checked = checked_rules(owner, rules or {})
+    every: ToolRules = {"effect": effect, **checked.get(EVERY, {})}
+    effective = checked_rules(owner, {**checked, EVERY: every})
+    names = [tool.name for tool in reading.tools]
+    if wrong := sorted({*effective} - {EVERY, *names}):
+        raise DefinitionError(f"capability {name!r:.80}: rules: {unknown('tool', wrong[0], names)}")
     needed = checked_permissions(f"capability {name!r:.80}", permissions)
-    tools = {one.name: _tool(one, handler, found, needed, timeout) for one in reading.tools}
-    said = description or "Tools that others defined."
-    return ImportedTools(Capability(name, description=said, tools=tools.values()), MappingProxyType(tools), reading)
+    tools = {tool.name: _tool(tool, handler, effective, needed, timeout) for tool in reading.tools}
+    text = description or "Tools that others defined."
+    return ImportedTools(Capability(name, description=text, tools=tools.values()), MappingProxyType(tools), reading)
 
 
-def _tool(one: DefinedTool, handler: ToolHandler, rules: Rules, permissions: frozenset[str], timeout: float) -> AnyTool:
-    owner = f"tool {one.here!r}"
-    arguments = compile_json_schema(f"{owner}: its arguments", one.arguments, fills_defaults=True)
-    own = rules_of(rules, one.name)
-    plain = plain_handler(owner, partial(handler, one.name))
+def _tool(
+    tool: DefinedTool, handler: ToolHandler, rules: Rules, permissions: frozenset[str], timeout: float
+) -> AnyTool:
+    owner = f"tool {tool.here!r}"
+    arguments = compile_json_schema(f"{owner}: its arguments", tool.arguments, fills_defaults=True)
+    tool_rules = rules_of(rules, tool.name)
+    plain = plain_handler(owner, partial(handler, tool.name))
     options = options_of(
-        f"import:{one.here}",
-        {**own, "effect": effect_of(own.get("effect", "destructive"), one.hints)},
+        f"import:{tool.here}",
+        {**tool_rules, "effect": effect_of(tool_rules.get("effect", "destructive"), tool.hints)},
         permissions=permissions,
         policies=(),
         timeout=timeout,
         names=arguments.names,
-        unknown=unknown_arguments(rules, one.name, arguments.names),
+        unknown=unknown_arguments(rules, tool.name, arguments.names),
     )
     return make_tool(
-        one.here,
-        one.description,
+        tool.here,
+        tool.description,
         options,
         arguments=arguments,
-        output=returns_schema(owner, one.returns),
+        output=returns_schema(owner, tool.returns),
         parameters=tuple(arguments.names),
         shape=plain.shape,
         takes_context=plain.takes_context,
         handler=plain.run,
-        title=one.title,
+        title=tool.title,
     )

@@ -40,31 +40,31 @@ Json = Any
 """A part of a JSON Schema, whose keywords have values of every JSON type."""
 
 
-def mapped_schema(what: str, given: object) -> dict[str, Json]:
+def mapped_schema(label: str, source: object) -> dict[str, Json]:
     """Return a schema of arguments in the types and keywords of JSON Schema; ``None`` is one without properties.
 
-    Raises ``DefinitionError``, starting with ``what`` and the path inside it, for one that cannot be mapped.
+    Raises ``DefinitionError``, starting with ``label`` and the path inside it, for one that cannot be mapped.
     """
-    whole: object = {"type": "object", "properties": {}} if given is None else given
-    mapped = _mapped(what, whole, 0, is_older=_is_older(whole))
+    document: object = {"type": "object", "properties": {}} if source is None else source
+    mapped = _mapped(label, document, 0, is_older=_is_older(document))
     if isinstance(mapped, bool):
-        raise DefinitionError(f"{what}: arguments have names, so an object was expected; got {given!r:.80}")
+        raise DefinitionError(f"{label}: arguments have names, so an object was expected; got {source!r:.80}")
     schema = cast("dict[str, Json]", mapped)
     if schema.get("type", "object") != "object":
-        raise DefinitionError(f"{what}: arguments have names, so the type is 'object'; got {schema['type']!r:.80}")
+        raise DefinitionError(f"{label}: arguments have names, so the type is 'object'; got {schema['type']!r:.80}")
     schema = {"type": "object", **schema}
-    return _reconciled(what, schema, schema)
+    return _reconciled(label, schema, schema)
 
 
-def mapped_result(what: str, given: object) -> dict[str, Json]:
+def mapped_result(label: str, source: object) -> dict[str, Json]:
     """Return a schema of results, which may be of any type, in the types and keywords of JSON Schema.
 
     Raises as ``mapped_schema`` does.
     """
-    mapped = _mapped(what, given, 0, is_older=_is_older(given))
+    mapped = _mapped(label, source, 0, is_older=_is_older(source))
     if isinstance(mapped, bool):
         return {} if mapped else {"not": {}}
-    return _reconciled(what, mapped, mapped)
+    return _reconciled(label, mapped, mapped)
 
 
 def _is_older(schema: object) -> bool:
@@ -73,37 +73,38 @@ def _is_older(schema: object) -> bool:
     return isinstance(dialect, str) and _OLDER.fullmatch(dialect) is not None
 
 
-def _mapped(path: str, given: object, level: int, *, is_older: bool) -> Json:
+def _mapped(path: str, source: object, level: int, *, is_older: bool) -> Json:
     """Return a schema with its types mapped; nothing is held against anything else yet."""
-    if isinstance(given, bool):
-        return given
+    if isinstance(source, bool):
+        return source
     _check_level(path, level)
-    if not isinstance(given, Mapping):
-        raise DefinitionError(f"{path}: a schema was expected, such as {{'type': 'string'}}; got {given!r:.80}")
-    found: dict[str, Json] = {}
-    for key, value in cast("Mapping[str, Json]", given).items():
+    if not isinstance(source, Mapping):
+        raise DefinitionError(f"{path}: a schema was expected, such as {{'type': 'string'}}; got {source!r:.80}")
+    schema: dict[str, Json] = {}
+    for key, value in cast("Mapping[str, Json]", source).items():
         place = f"{path}.{key}"
         if key == "type":
-            _add_type(place, value, found)
+            _add_type(place, value, schema)
         elif key in MAPS_OF_SCHEMAS:
             members = _members(place, value)
-            found[key] = {
-                name: _mapped(f"{place}.{name}", one, level + 1, is_older=is_older) for name, one in members.items()
+            schema[key] = {
+                name: _mapped(f"{place}.{name}", member, level + 1, is_older=is_older)
+                for name, member in members.items()
             }
         elif key in SCHEMA_KEYWORDS and isinstance(value, list):
             parts = enumerate(cast("list[Json]", value))
-            found[key] = [_mapped(f"{place}.{at}", one, level + 1, is_older=is_older) for at, one in parts]
+            schema[key] = [_mapped(f"{place}.{at}", part, level + 1, is_older=is_older) for at, part in parts]
         elif key in SCHEMA_KEYWORDS:
-            found[key] = _mapped(place, value, level + 1, is_older=is_older)
+            schema[key] = _mapped(place, value, level + 1, is_older=is_older)
         else:
             _check_depth(place, value, level)
-            found[key] = value
+            schema[key] = value
     if not is_older:
-        _number_items(found)
-    _check_required(path, found, is_root=level == 0)
-    if isinstance(found.get("properties"), dict):
-        _gather_required(path, found)
-    return _with_null(found) if found.pop("nullable", False) is True else found
+        _number_items(schema)
+    _check_required(path, schema, is_root=level == 0)
+    if isinstance(schema.get("properties"), dict):
+        _gather_required(path, schema)
+    return _with_null(schema) if schema.pop("nullable", False) is True else schema
 
 
 def _check_level(path: str, level: int) -> None:
@@ -117,13 +118,13 @@ def _check_depth(path: str, value: Json, level: int) -> None:
     while inside:
         _check_level(path, level)
         level += 1
-        found: list[Json] = []
-        for one in inside:
-            if isinstance(one, dict):
-                found += cast("dict[str, Json]", one).values()
-            elif isinstance(one, list):
-                found += cast("list[Json]", one)
-        inside = found
+        children: list[Json] = []
+        for node in inside:
+            if isinstance(node, dict):
+                children += cast("dict[str, Json]", node).values()
+            elif isinstance(node, list):
+                children += cast("list[Json]", node)
+        inside = children
 
 
 def _number_items(schema: dict[str, Json]) -> None:
@@ -140,30 +141,30 @@ def _check_required(path: str, schema: Mapping[str, Json], *, is_root: bool) -> 
     required: Json = schema.get("required", [])
     if isinstance(required, bool) and not is_root:
         return
-    if not isinstance(required, list) or not all(isinstance(one, str) for one in cast("list[Json]", required)):
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in cast("list[Json]", required)):
         raise DefinitionError(f"{path}.required: a list of names was expected; got {required!r:.80}")
 
 
-def _members(path: str, given: object) -> Mapping[str, Json]:
-    if not isinstance(given, Mapping):
-        raise DefinitionError(f"{path}: schemas by their names were expected; got {given!r:.80}")
-    return cast("Mapping[str, Json]", given)
+def _members(path: str, schemas: object) -> Mapping[str, Json]:
+    if not isinstance(schemas, Mapping):
+        raise DefinitionError(f"{path}: schemas by their names were expected; got {schemas!r:.80}")
+    return cast("Mapping[str, Json]", schemas)
 
 
-def _add_type(path: str, given: object, found: dict[str, Json]) -> None:
+def _add_type(path: str, source: object, schema: dict[str, Json]) -> None:
     """Add the ``type`` of a schema, unless any type will do."""
-    names = cast("list[object]", given) if isinstance(given, list) else [given]
+    names = cast("list[object]", source) if isinstance(source, list) else [source]
     types: list[str] = []
-    for one in names:
-        if not isinstance(one, str) or one.casefold() not in TYPES:
+    for name in names:
+        if not isinstance(name, str) or name.casefold() not in TYPES:
             raise DefinitionError(
-                f"{path}: a type was expected, such as string, integer, dict or float; got {one!r:.80}",
+                f"{path}: a type was expected, such as string, integer, dict or float; got {name!r:.80}",
                 hint="leave the type out for values of any type",
             )
-        if (kind := TYPES[one.casefold()]) is None:
+        if (kind := TYPES[name.casefold()]) is None:
             return
         types += [kind] * (kind not in types)
-    found["type"] = types if isinstance(given, list) else types[0]
+    schema["type"] = types if isinstance(source, list) else types[0]
 
 
 def _gather_required(path: str, schema: dict[str, Json]) -> None:
@@ -171,10 +172,10 @@ def _gather_required(path: str, schema: dict[str, Json]) -> None:
     required: Json = schema.get("required", [])
     # As a boolean it is of the object itself, as a property: its parent takes it.
     names = dict.fromkeys(cast("list[str]", [] if isinstance(required, bool) else required))
-    for name, one in cast("dict[str, Json]", schema["properties"]).items():
-        if not isinstance(one, dict):
+    for name, property_schema in cast("dict[str, Json]", schema["properties"]).items():
+        if not isinstance(property_schema, dict):
             continue
-        member = cast("dict[str, Json]", one)
+        member = cast("dict[str, Json]", property_schema)
         if isinstance(member.get("required"), bool):
             names |= {name: None} if member.pop("required") else {}
         if isinstance(member.get("optional"), bool) and member.pop("optional"):
@@ -217,22 +218,22 @@ def _reconciled(path: str, schema: Json, root: dict[str, Json]) -> Json:
     """Return a mapped schema whose enums and defaults go with its types, at every depth; ``root`` is the document."""
     if not isinstance(schema, dict):
         return schema
-    found: dict[str, Json] = {}
+    reconciled: dict[str, Json] = {}
     for key, value in cast("dict[str, Json]", schema).items():
         place = f"{path}.{key}"
         if key in MAPS_OF_SCHEMAS and isinstance(value, dict):
             members = cast("dict[str, Json]", value)
-            found[key] = {name: _reconciled(f"{place}.{name}", one, root) for name, one in members.items()}
+            reconciled[key] = {name: _reconciled(f"{place}.{name}", member, root) for name, member in members.items()}
         elif key in SCHEMA_KEYWORDS and isinstance(value, list):
             parts = enumerate(cast("list[Json]", value))
-            found[key] = [_reconciled(f"{place}.{at}", one, root) for at, one in parts]
+            reconciled[key] = [_reconciled(f"{place}.{at}", part, root) for at, part in parts]
         else:
-            found[key] = _reconciled(place, value, root) if key in SCHEMA_KEYWORDS else value
-    if isinstance(found.get("enum"), list) and "type" in found:
-        _widen_to_enum(found)
-    if "array" in _kinds(found):
-        found.setdefault("items", {})
-    return _allow_default(path, found, root) if "default" in found else found
+            reconciled[key] = _reconciled(place, value, root) if key in SCHEMA_KEYWORDS else value
+    if isinstance(reconciled.get("enum"), list) and "type" in reconciled:
+        _widen_to_enum(reconciled)
+    if "array" in _kinds(reconciled):
+        reconciled.setdefault("items", {})
+    return _allow_default(path, reconciled, root) if "default" in reconciled else reconciled
 
 
 def _kinds(schema: Mapping[str, Json]) -> list[str]:
@@ -244,15 +245,15 @@ def _widen_to_enum(schema: dict[str, Json]) -> None:
     """Have an enum and a type not rule each other out: the values that a document lists are meant."""
     values = cast("list[Json]", schema["enum"])
     kinds = _kinds(schema)
-    others = [one for one in values if one is not None]
+    others = [option for option in values if option is not None]
     is_array = "array" in kinds and {*kinds} <= {"array", "null"}
-    if is_array and others and not any(isinstance(one, list) for one in others):
+    if is_array and others and not any(isinstance(option, list) for option in others):
         # Of an array, they are those of its items.
         inner = schema.get("items", {})
         if isinstance(inner, dict) and "enum" not in inner:
             del schema["enum"]
-            own = others if "null" in kinds else values  # null is a value beside the array then
-            items: dict[str, Json] = {**cast("dict[str, Json]", inner), "enum": own}
+            item_values = others if "null" in kinds else values  # null is a value beside the array then
+            items: dict[str, Json] = {**cast("dict[str, Json]", inner), "enum": item_values}
             if "type" in items:
                 _widen_to_enum(items)
             schema["items"] = items
@@ -260,7 +261,7 @@ def _widen_to_enum(schema: dict[str, Json]) -> None:
     missing = [kind for kind in dict.fromkeys(map(_kind_of, values)) if not _covers(kinds, kind)]
     if missing:
         all_kinds = [*kinds, *missing]
-        used = [kind for kind in all_kinds if any(_covers([kind], _kind_of(one)) for one in values)]
+        used = [kind for kind in all_kinds if any(_covers([kind], _kind_of(entry)) for entry in values)]
         schema["type"] = used if len(used) > 1 else used[0]
 
 
@@ -298,9 +299,9 @@ def _allow_default(path: str, schema: dict[str, Json], root: dict[str, Json]) ->
         rest["enum"] = [*rest["enum"], default]
     if _fits(path, rest, default, root):
         return {**rest, "default": default}
-    told = {key: rest.pop(key) for key in _TOLD if key in rest}
-    one = {"enum": [default]} if _is_older(root) else {"const": default}  # the oldest dialects have no const
-    return {**told, "anyOf": [rest, one], "default": default}
+    headings = {key: rest.pop(key) for key in _TOLD if key in rest}
+    default_schema = {"enum": [default]} if _is_older(root) else {"const": default}  # the oldest dialects have no const
+    return {**headings, "anyOf": [rest, default_schema], "default": default}
 
 
 def _fits(path: str, schema: Mapping[str, Json], value: Json, root: Mapping[str, Json]) -> bool:

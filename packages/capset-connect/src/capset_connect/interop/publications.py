@@ -45,10 +45,10 @@ def export_server_json(
             f"a server's name is a namespace of yours and a name, at most {_MAX_NAME} characters; got {name!r:.80}",
             hint="such as io.github.you/weather, or com.example/weather",
         )
-    said = description_of(snapshot, description)
-    if len(said) > _MAX_DESCRIPTION:
+    summary = description_of(snapshot, description)
+    if len(summary) > _MAX_DESCRIPTION:
         raise DefinitionError(
-            f"a registry takes a description of at most {_MAX_DESCRIPTION} characters; it has {len(said)}",
+            f"a registry takes a description of at most {_MAX_DESCRIPTION} characters; it has {len(summary)}",
             hint="give a shorter one beside the agent's own",
         )
     remote: dict[str, Any] = {"type": "streamable-http", "url": checked_url(url)}
@@ -60,7 +60,7 @@ def export_server_json(
         "$schema": SERVER_SCHEMA,
         "name": name,
         "title": snapshot.composition.block.name,
-        "description": said,
+        "description": summary,
         "version": checked_version(version),
         "remotes": [remote],
     }
@@ -80,12 +80,12 @@ def export_agent_card(snapshot: Snapshot, *, version: str, url: str, description
     """
     skills = [
         {
-            "id": one.name,
-            "name": one.tool.title or one.name,
-            "description": one.tool.description,
-            "tags": [one.owner, one.tool.effect],
+            "id": entry.name,
+            "name": entry.tool.title or entry.name,
+            "description": entry.tool.description,
+            "tags": [entry.owner, entry.tool.effect],
         }
-        for one in in_order(snapshot)
+        for entry in in_order(snapshot)
     ]
     content: dict[str, Any] = {
         "name": snapshot.composition.block.name,
@@ -106,10 +106,10 @@ def export_agent_card(snapshot: Snapshot, *, version: str, url: str, description
 def description_of(snapshot: Snapshot, description: str | None) -> str:
     """Return a description, or that of the agent. Raises ``DefinitionError`` if neither says anything."""
     block = snapshot.composition.block
-    said = checked_text("the description", block.description if description is None else description).strip()
-    if not said:
+    text = checked_text("the description", block.description if description is None else description).strip()
+    if not text:
         raise DefinitionError(f"the agent {block.name!r} has no description, which is needed: give one")
-    return said
+    return text
 
 
 def checked_version(version: str) -> str:
@@ -132,6 +132,6 @@ def checked_url(url: str) -> str:
 
 
 def _unpublished(snapshot: Snapshot, why: str) -> Iterator[str]:
-    names = ", ".join(one.name for one in in_order(snapshot))
+    names = ", ".join(entry.name for entry in in_order(snapshot))
     if names:
         yield f"the tools, {why}: {names}"

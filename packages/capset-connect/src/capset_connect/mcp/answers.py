@@ -163,8 +163,8 @@ def read_plain(body: bytes, number: int) -> ToolAnswer | None:
     members = cast("dict[str, Any]", message)
     if members.keys() != _MEMBERS or members["jsonrpc"] != "2.0":
         return None
-    given, result = members["id"], members["result"]
-    if type(given) is not int or given != number or not isinstance(result, dict):
+    answer_id, result = members["id"], members["result"]
+    if type(answer_id) is not int or answer_id != number or not isinstance(result, dict):
         return None
     answer = cast("dict[str, Any]", result)
     return None if is_question(answer) else answer_in(answer)

@@ -49,18 +49,18 @@ def read_client_file(text: str) -> ClientFile:
             f"this is no JSON: {error}", hint="give the file in which a client has its servers"
         ) from None
     members = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
-    given = next((members[key] for key in SERVER_KEYS if isinstance(members.get(key), dict)), None)
-    if not given:
+    section = next((members[key] for key in SERVER_KEYS if isinstance(members.get(key), dict)), None)
+    if not section:
         raise DefinitionError(
             "there are no MCP servers in this file", hint="it has them under mcpServers, or under servers"
         )
     reading = _ClientReading()
     servers: dict[str, Mapping[str, Any]] = {}
-    for title, one in cast("dict[str, Any]", given).items():
-        if not isinstance(one, dict):
+    for title, entry in cast("dict[str, Any]", section).items():
+        if not isinstance(entry, dict):
             raise DefinitionError(f"the MCP server {title!r:.80} must be an object")
         name = _name(title, servers)
-        servers[name] = reading.server(name, cast("dict[str, Any]", one))
+        servers[name] = reading.server(name, cast("dict[str, Any]", entry))
     return ClientFile(servers, tuple(dict.fromkeys(reading.secrets)), tuple(reading.left_out))
 
 
@@ -95,67 +95,67 @@ class _ClientReading:
             fields["cwd"] = entry["cwd"]
         return fields
 
-    def _arguments(self, server: str, given: list[str]) -> list[str]:
+    def _arguments(self, server: str, arguments: list[str]) -> list[str]:
         """Return arguments without the values of flags that name a secret: a command takes none from elsewhere."""
-        found: list[str] = []
+        cleaned: list[str] = []
         after = ""
-        for one in given:
-            masked = mask_urls(one).replace(MASK, _LEFT_OUT)
-            if after and not one.startswith("-"):
-                found.append(_LEFT_OUT)
+        for argument in arguments:
+            masked = mask_urls(argument).replace(MASK, _LEFT_OUT)
+            if after and not argument.startswith("-"):
+                cleaned.append(_LEFT_OUT)
                 self.left_out.append(f"{server}: the value of {after}, which looks like a secret")
-            elif at := _secret_at(one):
-                found.append(f"{one[:at]}{_LEFT_OUT}")
-                self.left_out.append(f"{server}: the value of {one[:at].rstrip(':= ')}, which looks like a secret")
-            elif _CREDENTIALS.match(one) or masked != one:
-                found.append(masked if masked != one else _LEFT_OUT)
+            elif at := _secret_at(argument):
+                cleaned.append(f"{argument[:at]}{_LEFT_OUT}")
+                self.left_out.append(f"{server}: the value of {argument[:at].rstrip(':= ')}, which looks like a secret")
+            elif _CREDENTIALS.match(argument) or masked != argument:
+                cleaned.append(masked if masked != argument else _LEFT_OUT)
                 self.left_out.append(f"{server}: a part of its arguments, which looks like a secret")
             else:
-                found.append(one)
-            after = one if one.startswith("-") and "=" not in one and _is_secret(one) else ""
-        return found
+                cleaned.append(argument)
+            after = argument if argument.startswith("-") and "=" not in argument and _is_secret(argument) else ""
+        return cleaned
 
-    def _url(self, server: str, given: str) -> str:
+    def _url(self, server: str, address: str) -> str:
         """Return a URL without a user and a password, and the values of members of its query that name a secret."""
-        before, mark, query = given.partition("?")
+        before, mark, query = address.partition("?")
         members: list[str] = []
-        for one in query.split("&") if mark else ():
-            name, equals, _ = one.partition("=")
+        for member in query.split("&") if mark else ():
+            name, equals, _ = member.partition("=")
             if equals and _is_secret(name):
                 self.left_out.append(f"{server}: the value of {name} in its URL, which looks like a secret")
-                one = f"{name}={_LEFT_OUT}"  # noqa: PLW2901
-            members.append(one)
+                member = f"{name}={_LEFT_OUT}"  # noqa: PLW2901
+            members.append(member)
         url = f"{before}{mark}{'&'.join(members)}"
         masked = mask_urls(url).replace(f"//{MASK}@", "//").replace(MASK, _LEFT_OUT)
         if masked != url:
             self.left_out.append(f"{server}: a part of its URL, which looks like a secret")
         return masked
 
-    def _texts(self, server: str, member: str, given: Any) -> dict[str, str]:  # JSON
+    def _texts(self, server: str, member: str, entries: Any) -> dict[str, str]:  # JSON
         """Return headers or variables, with the names of secrets in the place of their values."""
-        found: dict[str, str] = {}
-        if not isinstance(given or {}, dict):
-            raise DefinitionError(f"the MCP server {server!r}: its {member} must be an object; got {given!r:.80}")
-        for name, value in cast("dict[str, object]", given or {}).items():
+        texts: dict[str, str] = {}
+        if not isinstance(entries or {}, dict):
+            raise DefinitionError(f"the MCP server {server!r}: its {member} must be an object; got {entries!r:.80}")
+        for name, value in cast("dict[str, object]", entries or {}).items():
             text = _text(server, f"{member}.{name}", value)
             if _HELD.search(text):
-                found[name] = _HELD.sub(lambda place: f"${{{_constant(place[1])}}}", text)
+                texts[name] = _HELD.sub(lambda place: f"${{{_constant(place[1])}}}", text)
             elif _is_secret(name) or _CREDENTIALS.match(text) or mask_urls(text) != text:
                 secret = _constant(name if _constant(name) != "AUTHORIZATION" else f"{server}_token")
                 scheme, space, _ = text.partition(" ")
                 has_scheme = bool(space) and name.lower() in ("authorization", "proxy-authorization")
-                found[name] = f"{scheme} ${{{secret}}}" if has_scheme else f"${{{secret}}}"
+                texts[name] = f"{scheme} ${{{secret}}}" if has_scheme else f"${{{secret}}}"
                 self.secrets.append(secret)
             else:
-                found[name] = text
-        return found
+                texts[name] = text
+        return texts
 
 
-def _text(server: str, member: str, given: object) -> str:
+def _text(server: str, member: str, scalar: object) -> str:
     """Return a text, or a number or a truth value as JSON writes it. Raises ``DefinitionError`` for anything else."""
-    if not isinstance(given, str | int | float):
-        raise DefinitionError(f"the MCP server {server!r}: {member:.80} must be text; got {given!r:.80}")
-    return given if isinstance(given, str) else json.dumps(given)
+    if not isinstance(scalar, str | int | float):
+        raise DefinitionError(f"the MCP server {server!r}: {member:.80} must be text; got {scalar!r:.80}")
+    return scalar if isinstance(scalar, str) else json.dumps(scalar)
 
 
 def _secret_at(argument: str) -> int:

@@ -142,11 +142,11 @@ class McpConnection:
         Those of a few minutes ago are without their shapes. After a connection broke, the next one is asked: another
         process may be there. Raises ``CapsetError`` if it cannot be asked, or says too much.
         """
-        asked = monotonic()
+        requested_at = monotonic()
         async with self._listing:
             is_fresh = self._listed_on == self._number and monotonic() - self._listed < FRESH_SECONDS
             if self._offers is None or at_once or not is_fresh:
-                if self._list_failure is not None and self._list_failure[0] > asked:
+                if self._list_failure is not None and self._list_failure[0] > requested_at:
                     raise self._list_failure[1].copy()  # it failed while this one waited its turn to ask
                 try:
                     offers = await self._in_session(self._list)
@@ -172,7 +172,7 @@ class McpConnection:
             self._end(opened.number, refusal.message)  # nothing of what was refused is kept
             self._lists.size = 0
             raise refusal.copy() from None
-        self._with_headers = frozenset(one.name for one in offers if _HEADER in json.dumps(one.shape))
+        self._with_headers = frozenset(offer.name for offer in offers if _HEADER in json.dumps(offer.shape))
         # What changed while it was listed may not be in the list.
         self._listed = monotonic() if changes == self._changes else -FRESH_SECONDS
         self._listed_on = opened.number

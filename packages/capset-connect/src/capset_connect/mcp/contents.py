@@ -20,33 +20,33 @@ from capset.errors import ToolError
 
 
 def content_of(
-    given: TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource,
+    content: TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource,
 ) -> Text | Image | Audio | Embedded | Link:
     """Return a piece of content. Raises ``ToolError`` for bytes that are no base64."""
-    match given:
+    match content:
         case TextContent():
-            return Text(text=given.text)
+            return Text(text=content.text)
         case ImageContent():
-            return Image(data=_decoded(given.data), media_type=given.mime_type)
+            return Image(data=_decoded(content.data), media_type=content.mime_type)
         case AudioContent():
-            return Audio(data=_decoded(given.data), media_type=given.mime_type)
+            return Audio(data=_decoded(content.data), media_type=content.mime_type)
         case EmbeddedResource():
-            return embedded_of(given.resource)
+            return embedded_of(content.resource)
         case ResourceLink():
             return Link(
-                uri=given.uri,
-                name=given.name,
-                title=given.title,
-                description=given.description,
-                media_type=given.mime_type,
+                uri=content.uri,
+                name=content.name,
+                title=content.title,
+                description=content.description,
+                media_type=content.mime_type,
             )
 
 
-def embedded_of(given: TextResourceContents | BlobResourceContents) -> Embedded:
+def embedded_of(contents: TextResourceContents | BlobResourceContents) -> Embedded:
     """Return the contents of a resource. Raises ``ToolError`` for bytes that are no base64."""
-    if isinstance(given, TextResourceContents):
-        return Embedded(uri=given.uri, text=given.text, media_type=given.mime_type)
-    return Embedded(uri=given.uri, data=_decoded(given.blob), media_type=given.mime_type)
+    if isinstance(contents, TextResourceContents):
+        return Embedded(uri=contents.uri, text=contents.text, media_type=contents.mime_type)
+    return Embedded(uri=contents.uri, data=_decoded(contents.blob), media_type=contents.mime_type)
 
 
 def _decoded(text: str) -> bytes:

@@ -134,10 +134,10 @@ class DirectCalls:
         self._changed = changed
         self._is_usual = client.protocol_version == VERSION
         self._number = _FIRST_NUMBER
-        said = client.client_info or Implementation(name="capset", version="0")
+        client_info = client.client_info or Implementation(name="capset", version="0")
         self._meta = {
             PROTOCOL_VERSION_META_KEY: VERSION,
-            CLIENT_INFO_META_KEY: said.model_dump(by_alias=True, mode="json", exclude_none=True),
+            CLIENT_INFO_META_KEY: client_info.model_dump(by_alias=True, mode="json", exclude_none=True),
             CLIENT_CAPABILITIES_META_KEY: dict[str, Any](),
         }
         url = self._url = httpx2.URL(self._server.url or "")
@@ -158,12 +158,12 @@ class DirectCalls:
         scope = asyncio.timeout(seconds)
         try:
             async with scope:
-                found = await self._exchange(call)
+                outcome = await self._exchange(call)
         except TimeoutError:
             if not scope.expired():
                 raise
             raise MCPError(REQUEST_TIMEOUT, f"Request {METHOD!r} timed out") from None
-        return found if isinstance(found, ToolAnswer) else await self._go_on(call, found, seconds)
+        return outcome if isinstance(outcome, ToolAnswer) else await self._go_on(call, outcome, seconds)
 
     async def _exchange(self, call: _DirectCall) -> _Result:
         try:
@@ -232,8 +232,8 @@ class DirectCalls:
             self._is_usual = False
             return ForTheSdk()
         to = self._url.join(location).copy_with(userinfo=b"", query=None, fragment=None)
-        said = f"Redirect to {to} not followed; use that URL as the endpoint if it is the intended server"
-        return MCPError(INVALID_REQUEST, said)
+        message = f"Redirect to {to} not followed; use that URL as the endpoint if it is the intended server"
+        return MCPError(INVALID_REQUEST, message)
 
     async def _body(self, response: httpcore2.Response) -> bytes:
         """Return a body of at most one message. Raises ``ToolError`` for a longer one."""
@@ -270,10 +270,10 @@ class DirectCalls:
             request=httpx2.Request("POST", self._url),  # the source of events wants to name it in errors
         )
         position = _StreamPosition()
-        if (found := await self._result_in(stream, call, position)) is None:
+        if (outcome := await self._result_in(stream, call, position)) is None:
             await response.aclose()
-            found = await self._read_on(call, position)
-        return found
+            outcome = await self._read_on(call, position)
+        return outcome
 
     async def _result_in(self, stream: httpx2.Response, call: _DirectCall, position: _StreamPosition) -> _Result | None:
         """Return the result in a stream, or nothing if it ends before; ``position`` says how far it was read."""
@@ -308,8 +308,8 @@ class DirectCalls:
                 async with self._http.stream("GET", self._url, headers=headers) as stream:
                     if not stream.is_success:
                         failures += 1
-                    elif (found := await self._result_in(stream, call, position)) is not None:
-                        return found
+                    elif (outcome := await self._result_in(stream, call, position)) is not None:
+                        return outcome
                     else:
                         failures = 0
             except (httpx2.TransportError, TransientError):
@@ -338,8 +338,8 @@ class DirectCalls:
         """Go on with a call whose server wants it made again, which is the SDK's work, or refuse what it asks for."""
         session, state = self._client.session, first.request_state
         for key, request in (first.input_requests or {}).items():
-            asked = ClientRequestContext(session=session, request_id=key)
-            if isinstance(refusal := await session.dispatch_input_request(asked, request), ErrorData):
+            context = ClientRequestContext(session=session, request_id=key)
+            if isinstance(refusal := await session.dispatch_input_request(context, request), ErrorData):
                 raise MCPError(refusal.code, refusal.message, refusal.data)
         await asyncio.sleep(_LATER)
         return answer_of(

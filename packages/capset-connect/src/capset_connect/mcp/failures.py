@@ -76,8 +76,8 @@ def cause_of(server: McpServer, error: BaseException, why: str) -> CapsetError:
     """Return an error to show: that of capset's own in it, if there is one; ``why`` a connection broke may be empty."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
-        causes = [cause_of(server, one, why) for one in group.exceptions]
-        return next((one for one in causes if not isinstance(one, TransientError)), causes[0])
+        causes = [cause_of(server, inner, why) for inner in group.exceptions]
+        return next((cause for cause in causes if not isinstance(cause, TransientError)), causes[0])
     if isinstance(error, CapsetError):
         return error
     if isinstance(error, asyncio.CancelledError):

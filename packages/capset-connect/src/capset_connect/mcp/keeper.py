@@ -90,12 +90,12 @@ def _end_all(server: int) -> None:
 
 def _children() -> list[int]:
     """Return the children of this process, as Linux's ``/proc`` lists them; none elsewhere."""
-    own, children = str(os.getpid()).encode(), list[int]()
+    process_id, children = str(os.getpid()).encode(), list[int]()
     with suppress(OSError):
         for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
             with suppress(OSError):  # it has ended
                 _, parent, *_ = Path(f"/proc/{name}/stat").read_bytes().rpartition(b") ")[2].split()
-                if parent == own:
+                if parent == process_id:
                     children.append(int(name))
     return children
 

@@ -90,7 +90,7 @@ def kept_of(offers: Iterable[Offer]) -> Sequence[Offer]:
 async def _listed(server: McpServer, fetch: Fetch, names: Iterable[str] | None) -> Sequence[_Member]:
     """Return what a server lists of these names, or all. Raises ``ToolError`` for a list without end."""
     members: list[_Member] = []
-    seen: set[str] = set()
+    cursors: set[str] = set()
     cursor: str | None = None
     place = 0
     for _ in range(_MAX_PAGES):
@@ -103,11 +103,11 @@ async def _listed(server: McpServer, fetch: Fetch, names: Iterable[str] | None) 
         page = [_Member(number, item) for number, item in enumerate(items, place + 1)]
         place += len(page)
         members += [member for member in page if names is None or member.name in names]
-        if len(members) > MAX_TOOLS or after in seen:
+        if len(members) > MAX_TOOLS or after in cursors:
             break
         if after is None:
             return members
-        seen.add(after)
+        cursors.add(after)
         cursor = after
     raise ToolError(
         f"The MCP server {server.name!r} lists more than {MAX_TOOLS:,} tools, or pages without end.",
@@ -118,18 +118,18 @@ async def _listed(server: McpServer, fetch: Fetch, names: Iterable[str] | None) 
 
 def unmatched(server: McpServer, offers: Sequence[Offer]) -> list[str]:
     """Return a sentence for each name in the declaration that the server has not, or that it leaves out itself."""
-    tools = {one.name for one in offers if not one.name.startswith(PROMPTS)}
-    prompts = {one.name.removeprefix(PROMPTS) for one in offers if one.name.startswith(PROMPTS)}
-    chosen = {*(server.tools or ()), *(f"{PROMPTS}{one}" for one in server.prompts)}
-    known = {EVERY, *named(server, offers), *chosen}
-    found = [_unmatched_rule(server, one, tools) for one in sorted({*server.rules} - known)]
-    found += [f"tools: {unknown('tool', one, tools)}" for one in sorted({*(server.tools or ())} - tools)]
-    return found + [f"prompts: {unknown('prompt', one, prompts)}" for one in sorted({*server.prompts} - prompts)]
+    tools = {offer.name for offer in offers if not offer.name.startswith(PROMPTS)}
+    prompts = {offer.name.removeprefix(PROMPTS) for offer in offers if offer.name.startswith(PROMPTS)}
+    chosen = {*(server.tools or ()), *(f"{PROMPTS}{prompt}" for prompt in server.prompts)}
+    rule_names = {EVERY, *named(server, offers), *chosen}
+    sentences = [_unmatched_rule(server, name, tools) for name in sorted({*server.rules} - rule_names)]
+    sentences += [f"tools: {unknown('tool', name, tools)}" for name in sorted({*(server.tools or ())} - tools)]
+    return sentences + [f"prompts: {unknown('prompt', name, prompts)}" for name in sorted({*server.prompts} - prompts)]
 
 
 def named(server: McpServer, offers: Iterable[Offer]) -> set[str]:
     """Return the names of tools that rules may have, ``resources/read`` among them if the server has such a tool."""
-    return {*((READ,) if server.resources else ()), *(one.name for one in offers)}
+    return {*((READ,) if server.resources else ()), *(offer.name for offer in offers)}
 
 
 def _unmatched_rule(server: McpServer, name: str, tools: Iterable[str]) -> str:
@@ -170,12 +170,12 @@ def _tool_offer(server: McpServer, member: _Member, mask: Callable[[Any], Any], 
     if isinstance(types, list) and "object" in cast("list[object]", types):  # which arguments always are
         shape["inputSchema"] = {**shape["inputSchema"], "type": "object"}
     shape |= _annotations(members)
-    here = server.tool_name(name)
-    offer = examined(name, here, mask(shape), ignores_word_order=server.ignore_word_order)
+    local_name = server.tool_name(name)
+    offer = examined(name, local_name, mask(shape), ignores_word_order=server.ignore_word_order)
     if has_headers and (problem := find_invalid_x_mcp_header(shape["inputSchema"])) is not None:
         offer = offer.with_problems(f"an argument names a header that cannot be sent: {shown(mask(problem))}")
-    if server.resources and here == server.tool_name(READ):
-        offer = offer.with_problems(f"here it would be called {here}, as the tool that reads resources is")
+    if server.resources and local_name == server.tool_name(READ):
+        offer = offer.with_problems(f"here it would be called {local_name}, as the tool that reads resources is")
     return offer
 
 

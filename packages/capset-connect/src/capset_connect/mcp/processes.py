@@ -48,11 +48,11 @@ async def process_streams(
     process = await _start(server, env)
     received, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     writing, sent = anyio.create_memory_object_stream[SessionMessage](0)
-    said = deque[bytes](maxlen=_PARTS)
+    stderr = deque[bytes](maxlen=_PARTS)
     tasks = [
-        asyncio.create_task(_read(server, process, received, said, ended, lists)),
+        asyncio.create_task(_read(server, process, received, stderr, ended, lists)),
         asyncio.create_task(_write(process, sent)),
-        asyncio.create_task(_listen(process, said)),
+        asyncio.create_task(_listen(process, stderr)),
     ]
     try:
         yield reading, writing
@@ -69,11 +69,11 @@ async def process_streams(
 
 async def _start(server: McpServer, env: Mapping[str, str]) -> Process:
     program, *arguments = server.command
-    found = shutil.which(program)
-    if found is None:
+    path = shutil.which(program)
+    if path is None:
         raise DefinitionError(f"MCP server {server.name!r}: there is no program {program!r} on this machine's path")
     try:
-        command = [*_KEEPER, found, *arguments]
+        command = [*_KEEPER, path, *arguments]
         return await anyio.open_process(command, env=dict(env), cwd=server.cwd, start_new_session=True)
     except OSError as error:
         raise DefinitionError(f"MCP server {server.name!r} cannot be started: {error.strerror}") from None
@@ -83,7 +83,7 @@ async def _read(
     server: McpServer,
     process: Process,
     received: MemoryObjectSendStream[SessionMessage | Exception],
-    said: Iterable[bytes],
+    stderr: Iterable[bytes],
     ended: Callable[[str], object],
     lists: ListMeter,
 ) -> None:
@@ -102,7 +102,7 @@ async def _read(
                 if isinstance(message, JSONRPCResponse) and not MEMBERS.isdisjoint(message.result):
                     lists.count(line)
                 await received.send(SessionMessage(message))
-            if words := await _last_words(process, said):
+            if words := await _last_words(process, stderr):
                 why = f"it ended, and the last that it wrote was {words}"
         except ToolError as error:
             why = error.message
@@ -129,22 +129,24 @@ async def _write(process: Process, sent: MemoryObjectReceiveStream[SessionMessag
     stream = cast("ByteSendStream", process.stdin)
     async with sent:
         with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            async for one in sent:
-                await stream.send(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            async for session_message in sent:
+                await stream.send(
+                    session_message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                )
 
 
-async def _listen(process: Process, said: deque[bytes]) -> None:
+async def _listen(process: Process, stderr: deque[bytes]) -> None:
     with contextlib.suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
         async for part in cast("AsyncIterable[bytes]", process.stderr):
-            said.append(part[-_LAST_WORDS:])
+            stderr.append(part[-_LAST_WORDS:])
 
 
-async def _last_words(process: Process, said: Iterable[bytes]) -> str:
+async def _last_words(process: Process, stderr: Iterable[bytes]) -> str:
     """Return the last line that a process wrote on stderr before it ended, with everything visible that is not."""
     with anyio.move_on_after(_GRACE_SECONDS):
         await process.wait()
         await asyncio.sleep(0.05)  # what it wrote last may still be on its way
-    lines = b"".join(said).decode(errors="replace").strip().splitlines()
+    lines = b"".join(stderr).decode(errors="replace").strip().splitlines()
     return shown(lines[-1]) if lines else ""
 
 

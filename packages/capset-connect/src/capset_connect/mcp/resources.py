@@ -35,13 +35,15 @@ Resources = Mapping[str, ResourceOptions]
 """Options of resources, by URI or by URI template (RFC 6570, with ``{name}`` and ``{+name}`` only)."""
 
 
-def checked_resources(field: str, given: Mapping[str, Mapping[str, Any]]) -> Resources:  # as they may come from a file
+def checked_resources(
+    field: str, resources: Mapping[str, Mapping[str, Any]]
+) -> Resources:  # as they may come from a file
     """Return resources, frozen. Raises ``DefinitionError``, naming the URI."""
-    found: dict[str, ResourceOptions] = {}
-    for uri, one in mapped(field, given or {}).items():
+    checked: dict[str, ResourceOptions] = {}
+    for uri, declared in mapped(field, resources or {}).items():
         owner = f"{field}: {uri!r:.200}"
         variables = read_template(owner, uri).names
-        options = {**mapped(owner, one)}
+        options = {**mapped(owner, declared)}
         for name in options:
             if name not in ResourceOptions.__annotations__:
                 raise DefinitionError(f"{owner}: {unknown('member', name, ResourceOptions.__annotations__)}")
@@ -49,14 +51,14 @@ def checked_resources(field: str, given: Mapping[str, Mapping[str, Any]]) -> Res
             raise DefinitionError(f"{owner}: a description has at most {_MAX_DESCRIPTION:,} characters")
         if checked_flag(f"{owner}: context", options.get("context", False)) and variables:
             raise DefinitionError(f"{owner}: a template stands for many resources, and cannot be context")
-        found[uri] = cast("ResourceOptions", MappingProxyType(options))
-    for what, count, most in (
-        ("resources", len(found), MAX_RESOURCES),
-        ("resources that are context", len(context_uris(found)), MAX_CONTEXT),
+        checked[uri] = cast("ResourceOptions", MappingProxyType(options))
+    for noun, count, limit in (
+        ("resources", len(checked), MAX_RESOURCES),
+        ("resources that are context", len(context_uris(checked)), MAX_CONTEXT),
     ):
-        if count > most:
-            raise DefinitionError(f"{field}: there are {count:,} {what}, more than {most:,}")
-    return MappingProxyType(found)
+        if count > limit:
+            raise DefinitionError(f"{field}: there are {count:,} {noun}, more than {limit:,}")
+    return MappingProxyType(checked)
 
 
 def context_uris(resources: Resources) -> tuple[str, ...]:
@@ -78,9 +80,9 @@ class AllowedUris:
         if not isinstance(uri, str) or uri in self._named:
             return isinstance(uri, str)
         return any(
-            all(_is_plain(value, is_open=name == template.open_name) for name, value in found.items())
+            all(_is_plain(value, is_open=name == template.open_name) for name, value in variables.items())
             for template in self._templates
-            if (found := template.match(uri)) is not None
+            if (variables := template.match(uri)) is not None
         )
 
 
@@ -99,5 +101,5 @@ def _is_plain(value: str, *, is_open: bool) -> bool:
         return False
     segments: Sequence[str] = re.split(r"[/\\]", plain)
     return (is_open or len(segments) == 1) and all(
-        one.partition(";")[0].strip() not in ("", ".", "..") for one in segments
+        segment.partition(";")[0].strip() not in ("", ".", "..") for segment in segments
     )

@@ -54,25 +54,25 @@ class Room:
         return len(self._open)
 
     @contextmanager
-    def taken(self, one: Roomer) -> Generator[None]:
+    def taken(self, roomer: Roomer) -> Generator[None]:
         """Hold room for a connection inside; idle ones are released. Raises ``TransientError`` if there is none."""
         if len(self._open) >= self._most:
             self._make_room()
         loop = asyncio.get_running_loop()
 
         def look() -> None:
-            since = one.idle_since
-            left = self._idle_seconds if since is None else since + self._idle_seconds - monotonic()
-            if left > 0:
-                self._open[one] = loop.call_later(left, look)
+            since = roomer.idle_since
+            remaining = self._idle_seconds if since is None else since + self._idle_seconds - monotonic()
+            if remaining > 0:
+                self._open[roomer] = loop.call_later(remaining, look)
             else:
-                one.release()
+                roomer.release()
 
-        self._open[one] = loop.call_later(self._idle_seconds, look)
+        self._open[roomer] = loop.call_later(self._idle_seconds, look)
         try:
             yield
         finally:
-            if (timer := self._open.pop(one, None)) is not None:
+            if (timer := self._open.pop(roomer, None)) is not None:
                 timer.cancel()
 
     def check_lists(self) -> None:
@@ -85,12 +85,12 @@ class Room:
             )
 
     def _make_room(self) -> None:
-        idle = [(since, one) for one in self._open if (since := one.idle_since) is not None]
+        idle = [(since, roomer) for roomer in self._open if (since := roomer.idle_since) is not None]
         if not idle:
             raise TransientError(
                 f"{self._owner} has {self._most} connections to MCP servers in use; try again later.",
                 code="too_many_connections",
             )
-        _, oldest = min(idle, key=lambda one: one[0])
+        _, oldest = min(idle, key=lambda entry: entry[0])
         self._open.pop(oldest).cancel()
         oldest.release()

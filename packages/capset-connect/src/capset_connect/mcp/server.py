@@ -68,7 +68,8 @@ class McpSource(FrozenValue):
     name: str = checked_field(source_name("an MCP server"))
     """Letters, digits, ``_`` and ``-``; also the prefix of its tools' names."""
     agent: str | None = checked_field(
-        requiring("{} must be the id of a stored agent", lambda one: isinstance(one, str), optional=True), None
+        requiring("{} must be the id of a stored agent", lambda agent_id: isinstance(agent_id, str), optional=True),
+        None,
     )
     """The stored agent whose own it is, by its id; hosts leave it out."""
 
@@ -100,12 +101,12 @@ class McpSource(FrozenValue):
         """The description of its capability."""
         return "Tools of an MCP server."
 
-    def tool_name(self, there: str) -> str:
+    def tool_name(self, original_name: str) -> str:
         """Return the name that a tool has here: that of the server, and its own with ``_`` for dots and slashes.
 
         One of more than 64 letters ends with a part of the hash of its own name instead.
         """
-        return short_name(f"{self.name}_{there}".replace(".", "_").replace("/", "_"), there)
+        return short_name(f"{self.name}_{original_name}".replace(".", "_").replace("/", "_"), original_name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,7 @@ class McpServer(McpSource):
     internal: Iterable[str] = checked_field(words, ())
     """The internal hosts that the URL may lead to, ``host`` or ``host:port``; others are refused."""
     ca_file: str | None = checked_field(
-        requiring("{} must be a path", lambda one: isinstance(one, str), optional=True), None
+        requiring("{} must be a path", lambda path: isinstance(path, str), optional=True), None
     )
     """A file of certificates in PEM, whose authorities are trusted beside the machine's."""
     proxy: str | None = checked_field(optional_proxy, None)
@@ -142,7 +143,7 @@ class McpServer(McpSource):
     env: Mapping[str, str] = checked_field(texts_by("a variable", _VARIABLE), ())
     """The whole environment of the process."""
     cwd: str | None = checked_field(
-        requiring("{} must be a path", lambda one: isinstance(one, str), optional=True), None
+        requiring("{} must be a path", lambda path: isinstance(path, str), optional=True), None
     )
     tools: Iterable[str] | None = checked_field(optional_names, None)
     """The tools that are used, by their names there; all of them if left out."""
@@ -198,7 +199,7 @@ class McpServer(McpSource):
 
     def _check_rules(self) -> None:
         """Raise ``DefinitionError`` for rules that could not hold for resources or prompts."""
-        for name in [*([READ] if self.resources else ()), *(f"{PROMPTS}{one}" for one in self.prompts)]:
+        for name in [*([READ] if self.resources else ()), *(f"{PROMPTS}{prompt}" for prompt in self.prompts)]:
             if self.rules.get(name, {}).get("effect", "read") != "read":
                 raise DefinitionError(f"MCP server {self.name!r}: rules of {name!r}: its effect is always read")
         if context_uris(self.resources) and rules_of(self.rules, READ).get("approval") == "ask":
@@ -225,17 +226,17 @@ class McpServer(McpSource):
 
 
 def tool_options(
-    server: McpServer, there: str, effect: Effect, policy: Policy, arguments: Collection[str]
+    server: McpServer, original_name: str, effect: Effect, policy: Policy, arguments: Collection[str]
 ) -> dict[str, Any]:  # the options of a tool, as make_tool takes them
     """Return the options of a tool, by its name on the server, under its rules there; ``arguments`` are its own."""
     return options_of(
-        f"mcp:{server.tool_name(there)}",
-        {**rules_of(server.rules, there), "effect": effect},
+        f"mcp:{server.tool_name(original_name)}",
+        {**rules_of(server.rules, original_name), "effect": effect},
         permissions=server.permissions,
         policies=[policy],
         timeout=server.longest,
         names=arguments,
-        unknown=unknown_arguments(server.rules, there, arguments),
+        unknown=unknown_arguments(server.rules, original_name, arguments),
     )
 
 
@@ -243,19 +244,19 @@ def misnamed_rule(server: McpServer, name: str) -> str | None:
     """Return what is wrong with the name of a rule, as far as the declaration itself says what is used."""
     if name == EVERY or (name == READ and server.resources):
         return None
-    kind, own, chosen = "tools", name, server.tools
+    kind, bare_name, chosen = "tools", name, server.tools
     if name.startswith(PROMPTS):
-        kind, own, chosen = "prompts", name.removeprefix(PROMPTS), server.prompts
-    if chosen is None or own in chosen:
+        kind, bare_name, chosen = "prompts", name.removeprefix(PROMPTS), server.prompts
+    if chosen is None or bare_name in chosen:
         return None
-    near = closest(own, chosen)
-    return f"rules: {kind} leaves out {own!r}" + (f"; did you mean {near!r}?" if near else "")
+    near = closest(bare_name, chosen)
+    return f"rules: {kind} leaves out {bare_name!r}" + (f"; did you mean {near!r}?" if near else "")
 
 
 def server_of(name: str, shape: McpServerShape, folder: Path) -> McpServer:
     """Return a server as a file in ``folder`` declares it. Raises ``DefinitionError``."""
-    given: dict[str, Any] = shape.model_dump(exclude_none=True)
+    options: dict[str, Any] = shape.model_dump(exclude_none=True)
     for path in ("cwd", "ca_file"):
-        if path in given:
-            given[path] = str(folder / given[path])
-    return McpServer(name=name, **given)
+        if path in options:
+            options[path] = str(folder / options[path])
+    return McpServer(name=name, **options)

@@ -40,9 +40,9 @@ class McpServers:
 
     def connection(self, server: McpServer) -> McpConnection:
         """Return the connection to a server, not made yet: the one that there is, if it is declared as before."""
-        for one in self._connections:
-            if one.server == server:
-                return one
+        for existing in self._connections:
+            if existing.server == server:
+                return existing
         self._connections.append(McpConnection(server, self._secrets))
         return self._connections[-1]
 
@@ -91,11 +91,11 @@ async def open_mcp_servers(kernel: Kernel, servers: Iterable[McpServer]) -> Asyn
     damaged pins.
     """
     declared = checked_names(servers)
-    async with McpServers(kernel.secrets) as here:
+    async with McpServers(kernel.secrets) as opened:
         pins = await side_by_side(
-            partial(pins_of, kernel, server, here.connection(server).first_offers) for server in declared
+            partial(pins_of, kernel, server, opened.connection(server).first_offers) for server in declared
         )
         yield [
-            here.capability(server, approved, approved_in(kernel, server))
+            opened.capability(server, approved, approved_in(kernel, server))
             for server, approved in zip(declared, pins, strict=True)
         ]

@@ -70,13 +70,13 @@ def capability_of(connection: McpConnection, pins: Iterable[ToolPin], approved: 
     back. Raises ``DefinitionError`` for damaged pins.
     """
     server = connection.server
-    given = [(pin, shape_of(pin)) for pin in pins]
-    used = {server.tool_name(pin.tool): (pin, shape) for pin, shape in given if is_used(server, shape)}
+    pinned_shapes = [(pin, shape_of(pin)) for pin in pins]
+    used = {server.tool_name(pin.tool): (pin, shape) for pin, shape in pinned_shapes if is_used(server, shape)}
     tools: list[AnyTool] = []
     offers: list[McpOffer] = []
     context: ContextFunction | None = None
     # One that is approved may be gone from its server, and a rule for it is right all the same.
-    rules = RuleNames(server.rules, lambda offers: {*named(server, offers), *(pin.tool for pin, _ in given)})
+    rules = RuleNames(server.rules, lambda offers: {*named(server, offers), *(pin.tool for pin, _ in pinned_shapes)})
     if server.resources:
         reading = Guard(server, connection.offers, {}, approved, connection.latest_offers, rules)
         reader = resource_tool(connection, reading)
@@ -96,19 +96,19 @@ def capability_of(connection: McpConnection, pins: Iterable[ToolPin], approved: 
 
 
 def _tool(connection: McpConnection, guard: Guard, name: str, shape: Mapping[str, Any]) -> AnyTool:
-    server, there = connection.server, shape["name"]
+    server, original_name = connection.server, shape["name"]
     owner = f"tool {name!r}"
     schema = compile_json_schema(f"{owner}: its arguments", shape["inputSchema"])
     return make_tool(
         name,
-        shape.get("description") or f"The tool {there} of the MCP server {server.name}.",
-        tool_options(server, there, effect_in(server, shape), guard.policy, schema.names),
+        shape.get("description") or f"The tool {original_name} of the MCP server {server.name}.",
+        tool_options(server, original_name, effect_in(server, shape), guard.policy, schema.names),
         arguments=schema,
         output=returns_schema(owner, shape.get("outputSchema")),
         parameters=tuple(schema.names),
         shape="stream",
         takes_context=False,
-        handler=_handler(connection, guard, name, there, is_structured="outputSchema" in shape),
+        handler=_handler(connection, guard, name, original_name, is_structured="outputSchema" in shape),
         title=shape.get("title"),
         mcp=_for_clients(server, shape),
     )
@@ -133,10 +133,10 @@ def effect_in(server: McpServer, shape: Mapping[str, Any]) -> Effect:
 
 
 def _handler(
-    connection: McpConnection, guard: Guard, name: str, there: str, *, is_structured: bool
+    connection: McpConnection, guard: Guard, name: str, original_name: str, *, is_structured: bool
 ) -> Callable[..., AsyncGenerator[Any]]:
     async def call(arguments: dict[str, Any], report: ProgressFnT | None) -> ForeignResult:
-        answer = await _verified(guard, name, lambda: connection.call(there, arguments, report))
+        answer = await _verified(guard, name, lambda: connection.call(original_name, arguments, report))
         return result_of(answer, is_structured=is_structured)
 
     async def streamed(**arguments: Any) -> AsyncGenerator[Progress | Reply[Any]]:
@@ -281,20 +281,20 @@ class _ContextTexts:
 
     async def of(self, ctx: Context) -> Sequence[str] | None:
         """Return the texts, each with its URI; nothing for a principal who may not read them."""
-        who = ctx.principal
+        principal = ctx.principal
         # What a principal may do can change within a session.
-        held = (*sorted(who.permissions), repr(sorted(who.attributes.items())))
-        key = (ctx.session.id, who.org or "", who.kind, who.id, *held)
-        kept = self._kept.get(key)
-        if kept is None or monotonic() >= kept.until:
-            kept = self._kept[key] = _Texts(monotonic() + FRESH_SECONDS, await self._read(ctx))
+        rights = (*sorted(principal.permissions), repr(sorted(principal.attributes.items())))
+        key = (ctx.session.id, principal.org or "", principal.kind, principal.id, *rights)
+        cached = self._kept.get(key)
+        if cached is None or monotonic() >= cached.until:
+            cached = self._kept[key] = _Texts(monotonic() + FRESH_SECONDS, await self._read(ctx))
             self._kept.move_to_end(key)
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
-        return kept.texts
+        return cached.texts
 
     async def _read(self, ctx: Context) -> Sequence[str] | None:
-        found: list[str] = []
+        texts: list[str] = []
         ending = monotonic() + CONTEXT_SECONDS
         for uri in self._uris:
             try:
@@ -310,12 +310,12 @@ class _ContextTexts:
                 text = f"It could not be read within {CONTEXT_SECONDS:g} s."
             except CapsetError as error:
                 text = _cut(f"It could not be read: {error.message}")
-            found.append(f"{uri}\n{text}")
-        return found or None
+            texts.append(f"{uri}\n{text}")
+        return texts or None
 
 
 def _text_of(contents: Sequence[Embedded], redact: Redactor | None) -> str:
-    text = "\n".join("(bytes, which are no text)" if one.text is None else one.text for one in contents)
+    text = "\n".join("(bytes, which are no text)" if content.text is None else content.text for content in contents)
     return text if redact is None else redact(text)
 
 
@@ -326,8 +326,10 @@ def _cut(text: str) -> str:
 
 
 def _arguments(server: McpServer, allowed: AllowedUris) -> Mapping[str, Any]:  # JSON Schema
-    said = (f"{uri} ({text})" if (text := one.get("description")) else uri for uri, one in server.resources.items())
-    uri: dict[str, Any] = {"type": "string", "description": f"One of: {'; '.join(said)}"}
+    descriptions = (
+        f"{uri} ({text})" if (text := options.get("description")) else uri for uri, options in server.resources.items()
+    )
+    uri: dict[str, Any] = {"type": "string", "description": f"One of: {'; '.join(descriptions)}"}
     if allowed.are_named:
         uri["enum"] = list(server.resources)
     else:
@@ -339,16 +341,16 @@ def _arguments(server: McpServer, allowed: AllowedUris) -> Mapping[str, Any]:  #
 def prompt_tool(connection: McpConnection, guard: Guard, name: str, shape: Mapping[str, Any]) -> AnyTool:
     """Return the tool that gets a prompt, as it was approved."""
     server, key = connection.server, shape["name"]
-    there = key.removeprefix(PROMPTS)
+    original_name = key.removeprefix(PROMPTS)
     schema = compile_json_schema(f"tool {name!r}: its arguments", shape["inputSchema"])
 
     async def get(**arguments: str) -> Sequence[Content]:
-        got = await _verified(guard, name, lambda: connection.prompt(there, arguments))
-        return [piece for one in got.messages for piece in _pieces(one)]
+        got = await _verified(guard, name, lambda: connection.prompt(original_name, arguments))
+        return [piece for message in got.messages for piece in _pieces(message)]
 
     return make_tool(
         name,
-        shape.get("description") or f"The prompt {there} of the MCP server {server.name}.",
+        shape.get("description") or f"The prompt {original_name} of the MCP server {server.name}.",
         tool_options(server, key, "read", guard.policy, schema.names),
         arguments=schema,
         output=schema_of(f"tool {name!r}: returns", Sequence[Content], "serialization"),

@@ -64,12 +64,12 @@ class Meter:
 
     def count(self, size: int) -> None:
         """Count bytes that arrived. Raises ``ToolError`` (``flooded``) for too many."""
-        most, now = self._server.message_bytes, monotonic()
-        self._left = min(float(_BURST * most), self._left + (now - self._at) * most) - size
+        limit, now = self._server.message_bytes, monotonic()
+        self._left = min(float(_BURST * limit), self._left + (now - self._at) * limit) - size
         self._at = now
         if self._left < 0:
             raise ToolError(
-                f"it sent more than {_BURST} messages of {most:,} bytes at once",
+                f"it sent more than {_BURST} messages of {limit:,} bytes at once",
                 code="flooded",
                 status=502,
             )
@@ -186,7 +186,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         if self.is_forgotten and request.method == "DELETE":
             return httpx2.Response(204)
         url = request.url
-        asked = httpcore2.Request(
+        outgoing = httpcore2.Request(
             request.method,
             httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
             headers=request.headers.raw,
@@ -194,7 +194,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
             extensions=request.extensions,
         )
         try:
-            response = await self.open(asked)
+            response = await self.open(outgoing)
         # Over HTTP with SSE, answers come on another stream: only the end of the connection ends a call there.
         except TransientError as error:
             if error.code == BUSY and not self._is_sse:
@@ -317,10 +317,10 @@ async def _until_end(parts: AsyncIterable[bytes], ended: Callable[[str], object]
 
 def refusal(status: int) -> ErrorData:
     """Return the error of a server that answers a message with this status, and says nothing of MCP."""
-    said = f"it answered {status} {httpx2.codes.get_reason_phrase(status)}".rstrip()
+    message = f"it answered {status} {httpx2.codes.get_reason_phrase(status)}".rstrip()
     if (what_to_do := _WHAT_TO_DO.get(status)) is not None:
-        said = f"{said}: {what_to_do}"
-    return ErrorData(code=INTERNAL_ERROR, message=said)
+        message = f"{message}: {what_to_do}"
+    return ErrorData(code=INTERNAL_ERROR, message=message)
 
 
 def _method_of(request: httpx2.Request) -> str | None:
@@ -347,7 +347,7 @@ def _refused_message(error: ToolError, code: int = INTERNAL_ERROR) -> httpx2.Res
 def _refused(answer: httpx2.Response) -> httpx2.Response:
     """Return an error of HTTP as one of MCP, since the SDK would not tell its status."""
     error = {"jsonrpc": "2.0", "id": None, "error": refusal(answer.status_code).model_dump(exclude_none=True)}
-    challenge = [("www-authenticate", one) for one in answer.headers.get_list("www-authenticate")]
+    challenge = [("www-authenticate", header) for header in answer.headers.get_list("www-authenticate")]
     return httpx2.Response(answer.status_code, headers=challenge, json=error)
 
 

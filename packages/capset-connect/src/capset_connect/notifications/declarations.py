@@ -78,13 +78,17 @@ class ChannelShape(StrictShape):
 
 def channel_of(name: str, shape: ChannelShape) -> NotificationChannel:
     """Return a channel as a file declares it. Raises ``DefinitionError``."""
-    given: dict[str, Any] = shape.model_dump(exclude_none=True)
-    kind = KINDS[given.pop("type")]
-    known = {one.name: one for one in fields(kind)}
-    for field in given:
-        if field not in known:
+    options: dict[str, Any] = shape.model_dump(exclude_none=True)
+    kind = KINDS[options.pop("type")]
+    fields_by_name = {declared.name: declared for declared in fields(kind)}
+    for field in options:
+        if field not in fields_by_name:
             raise DefinitionError(f"channel {name!r}: {field} is no field of a {shape.type}")
-    needed = [one for one, field in known.items() if one not in (*given, "name") and field.default is MISSING]
+    needed = [
+        field_name
+        for field_name, field in fields_by_name.items()
+        if field_name not in (*options, "name") and field.default is MISSING
+    ]
     if needed:
         raise DefinitionError(f"channel {name!r}: a {shape.type} needs {', '.join(needed)}")
-    return kind(name=name, **given)
+    return kind(name=name, **options)

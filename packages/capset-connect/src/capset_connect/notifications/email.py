@@ -40,26 +40,28 @@ _PORTS: Final = {"starttls": 587, "implicit": 465, "none": 25}
 _POLICY: Final = SMTP.clone(cte_type="7bit", raise_on_defect=True)
 
 
-def _address(field: str, given: object) -> str:
-    if not isinstance(given, str) or not _ADDRESS.fullmatch(given):
-        raise DefinitionError(f"{field} must be one bare address, such as ada@example.org; got {given!r:.80}")
-    return given
+def _address(field: str, address: object) -> str:
+    if not isinstance(address, str) or not _ADDRESS.fullmatch(address):
+        raise DefinitionError(f"{field} must be one bare address, such as ada@example.org; got {address!r:.80}")
+    return address
 
 
-def _recipients(field: str, given: Iterable[str]) -> tuple[str, ...]:
-    found = tuple(dict.fromkeys(_address(f"{field}: a recipient", one) for one in listed(field, given)))
-    if not 0 < len(found) <= RECIPIENTS:
-        raise DefinitionError(f"{field} must be 1–{RECIPIENTS} addresses; got {len(found)}")
-    return found
+def _recipients(field: str, addresses: Iterable[str]) -> tuple[str, ...]:
+    recipients = tuple(
+        dict.fromkeys(_address(f"{field}: a recipient", address) for address in listed(field, addresses))
+    )
+    if not 0 < len(recipients) <= RECIPIENTS:
+        raise DefinitionError(f"{field} must be 1–{RECIPIENTS} addresses; got {len(recipients)}")
+    return recipients
 
 
-def _certificates(field: str, given: str | None) -> str | None:
+def _certificates(field: str, certificates: str | None) -> str | None:
     try:
-        if given is not None:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=given)
+        if certificates is not None:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=certificates)
     except (OSError, ValueError, TypeError):  # an SSLError is an OSError
         raise DefinitionError(f"{field} must be certificates of authorities, as PEM text") from None
-    return given
+    return certificates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,7 @@ class Email(NotificationChannel):
 
     host: str = checked_field(
         requiring(
-            "{} must be the name of a mail server", lambda one: isinstance(one, str) and bool(_HOST.fullmatch(one))
+            "{} must be the name of a mail server", lambda host: isinstance(host, str) and bool(_HOST.fullmatch(host))
         )
     )
     """The mail server's name or address."""
@@ -81,7 +83,7 @@ class Email(NotificationChannel):
     """Who gets it, each in a message of their own."""
     port: int | None = checked_field(requiring("{} is 1–65,535", within(int, 1, 65_535), optional=True), None)
     """The server's port: 587, or 465 with implicit TLS, or 25 without TLS, if left out."""
-    tls: str = checked_field(requiring("{} is starttls, implicit or none", lambda one: one in _PORTS), "starttls")
+    tls: str = checked_field(requiring("{} is starttls, implicit or none", lambda mode: mode in _PORTS), "starttls")
     """``starttls``, ``implicit`` (from the first byte on), or ``none``."""
     certificates: str | None = checked_field(_certificates, None)
     """The authorities to trust, as PEM text; those of the system if left out."""

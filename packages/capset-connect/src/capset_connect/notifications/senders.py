@@ -89,31 +89,31 @@ async def secret_in(place: str, secrets: Secrets) -> str:
 def secret_place(*, optional: bool = False) -> Check:
     """Return the check of the place of a secret. Its error does not quote what came: that may be the secret itself."""
 
-    def check(field: str, given: object) -> object:
-        if given is None and optional:
+    def check(field: str, place: object) -> object:
+        if place is None and optional:
             return None
-        if not isinstance(given, str) or not SECRET.fullmatch(given):
+        if not isinstance(place, str) or not SECRET.fullmatch(place):
             raise DefinitionError(f"{field} must be ${{NAME}}, the place of a secret, never the secret itself")
-        return given
+        return place
 
     return check
 
 
-def url_field(field: str, given: object) -> str:
+def url_field(field: str, url: object) -> str:
     """Return a URL that can be requested. Raises ``DefinitionError``, without quoting it: it may hold a token."""
-    if not isinstance(given, str):
+    if not isinstance(url, str):
         raise DefinitionError(f"{field} must be a URL")
     try:
-        read_url(given)
+        read_url(url)
     except ToolError as error:
         raise DefinitionError(f"{field}: {error.message}") from None
-    return given
+    return url
 
 
-def hosts_field(field: str, given: Iterable[str]) -> tuple[str, ...]:
+def hosts_field(field: str, entries: Iterable[str]) -> tuple[str, ...]:
     """Return the internal hosts that may be requested. Raises ``DefinitionError``."""
-    if isinstance(given, str | Mapping):
+    if isinstance(entries, str | Mapping):
         raise DefinitionError(f"{field} must be a list of hosts")
-    hosts = tuple(given)
+    hosts = tuple(entries)
     Allowed.read(hosts)
     return hosts

@@ -126,12 +126,12 @@ class SlackApi:
             answer = None
         if not isinstance(answer, dict):
             raise DeliveryError(f"Slack's answer to {method} is no JSON object")
-        told = cast("dict[str, Any]", answer)
-        if told.get("ok") is not True:
-            code = str(told.get("error"))
-            shown = code if _CODE.fullmatch(code) else "something else than an error code"
-            raise DeliveryError(f"Slack refused {method}: {shown}", is_final=code in _FINAL)
-        return told
+        members = cast("dict[str, Any]", answer)
+        if members.get("ok") is not True:
+            code = str(members.get("error"))
+            reason = code if _CODE.fullmatch(code) else "something else than an error code"
+            raise DeliveryError(f"Slack refused {method}: {reason}", is_final=code in _FINAL)
+        return members
 
     async def tell(self, conversation: str, user: str, text: str) -> None:
         """Show a text to one user alone, where that user clicked. Raises as ``call`` does."""
@@ -151,14 +151,16 @@ class _SlackSender:
         words = words_of(notice)
         if notice.event == "approval.requested":
             return await self._post(notice, words)
-        asked = await self._deliveries.find(self._channel.name, delivery_key("approval.requested", notice.request.id))
-        if asked is None or (asked.state == "failed" and asked.receipt is None):
+        delivery = await self._deliveries.find(
+            self._channel.name, delivery_key("approval.requested", notice.request.id)
+        )
+        if delivery is None or (delivery.state == "failed" and delivery.receipt is None):
             return await self._post(notice, words)
-        if asked.receipt is None:
+        if delivery.receipt is None:
             raise DeliveryError("the message of the request itself was not sent yet")
-        at = json.loads(asked.receipt)
+        at = json.loads(delivery.receipt)
         await self._api.call("chat.update", {**at, **_message(notice, words)})
-        return asked.receipt
+        return delivery.receipt
 
     async def _post(self, notice: Notice, words: Words) -> str:
         sent = await self._api.call(

@@ -28,11 +28,11 @@ def blocks_of(words: Words, request: str, url: str | None) -> list[dict[str, Any
     )
 
     facts = "\n".join(f"{name}: {value}" for name, value in words.facts)
-    shown = RichTextPreformattedElement(elements=[RichTextElementParts.Text(text=words.arguments)])
+    arguments = RichTextPreformattedElement(elements=[RichTextElementParts.Text(text=words.arguments)])
     blocks: list[Block] = [
         HeaderBlock(text=PlainTextObject(text=words.title[:_HEADER], emoji=False)),
         SectionBlock(text=PlainTextObject(text=facts[:3_000], emoji=False)),
-        RichTextBlock(elements=[shown]),
+        RichTextBlock(elements=[arguments]),
     ]
     if words.is_open and words.is_whole:
         buttons = [

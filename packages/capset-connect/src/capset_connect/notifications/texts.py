@@ -55,8 +55,8 @@ class Words:
 
 def words_of(notice: Notice) -> Words:
     """Return a notice in words, with the request as it stands now."""
-    told = notified_request(notice.request, notice.url)
-    request = told.request
+    notified = notified_request(notice.request, notice.url)
+    request = notified.request
     files = "".join(f"\n{described_file(file)}" for file in files_of(notice.request))
     arguments = legible(json.dumps(request.arguments, indent=2, ensure_ascii=False) + files)
     is_long = len(arguments) > SHOWN
@@ -77,12 +77,12 @@ def words_of(notice: Notice) -> Words:
         title=_TITLES[notice.event].format(tool=line(request.tool)),
         facts=tuple((name, line(value)) for name, value in facts.items() if value),
         arguments=f"{arguments[:SHOWN]}…" if is_long else arguments,
-        is_whole=not (told.shortened or is_long or request.masked),
+        is_whole=not (notified.shortened or is_long or request.masked),
         is_open=request.status == "pending",
     )
 
 
 def line(text: str) -> str:
     """Return text of others as one legible line, cut where it is long."""
-    shown = legible(" ".join(text.split()))
-    return shown if len(shown) <= _LINE else f"{shown[:_LINE]}…"
+    cleaned = legible(" ".join(text.split()))
+    return cleaned if len(cleaned) <= _LINE else f"{cleaned[:_LINE]}…"

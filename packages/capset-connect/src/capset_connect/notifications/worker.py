@@ -64,13 +64,13 @@ class DeliveryWorker:
                 for lane in self._lanes:
                     lane.woken.set()
 
-    async def claim(self, channel: str, most: int) -> list[DeliveryRow]:
+    async def claim(self, channel: str, limit: int) -> list[DeliveryRow]:
         """Take due deliveries of a channel, none if the store cannot be used now."""
         now = self._kernel.clock.time_ns()
         until = iso(now + round(LEASE_SECONDS * 1e9))
         deliveries = self._kernel.store.deliveries
         try:
-            return [*await deliveries.claim(channel, self._holder, now=iso(now), until=until, limit=most)]
+            return [*await deliveries.claim(channel, self._holder, now=iso(now), until=until, limit=limit)]
         except StoreError as error:
             _log.warning("channel %s: nothing can be claimed: %s", channel, error.message)
             return []

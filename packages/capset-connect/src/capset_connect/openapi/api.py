@@ -53,34 +53,34 @@ EFFECTS: Final[Mapping[str, Effect]] = {
 """The effect of each method: something outside changes, or is gone; ``write`` is for data of the host's own."""
 
 
-def _document(field: str, given: str | Path | Mapping[str, Any]) -> str | Mapping[str, Any]:
-    if isinstance(given, Path):
-        return str(given)
-    if isinstance(given, str):
-        return optional_url(field, given) or given if _URL.match(given) else checked_text(field, given)
-    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # hosts hand on what they have
-        raise DefinitionError(f"{field} must be a path, a URL or a mapping; got {type(given).__name__}")
+def _document(field: str, document: str | Path | Mapping[str, Any]) -> str | Mapping[str, Any]:
+    if isinstance(document, Path):
+        return str(document)
+    if isinstance(document, str):
+        return optional_url(field, document) or document if _URL.match(document) else checked_text(field, document)
+    if not isinstance(document, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # hosts hand on what they have
+        raise DefinitionError(f"{field} must be a path, a URL or a mapping; got {type(document).__name__}")
     try:
-        return MappingProxyType(cast("dict[str, Any]", copy_json(dict(given))))
+        return MappingProxyType(cast("dict[str, Any]", copy_json(dict(document))))
     except SchemaMismatch as error:
         raise DefinitionError(f"{field}: {error}") from None
 
 
-def _base_url(field: str, given: str | None) -> str | None:
-    if (url := optional_url(field, given)) is None:
+def _base_url(field: str, base_url: str | None) -> str | None:
+    if (url := optional_url(field, base_url)) is None:
         return None
     if "?" in url or "#" in url:
         raise DefinitionError(f"{field} must have no query and no fragment: paths are added to it; got {url!r:.80}")
     return url.rstrip("/")
 
 
-def _headers(field: str, given: Mapping[str, str]) -> Mapping[str, str]:
-    found = texts_by("a header", HEADER)(field, given)
+def _headers(field: str, headers: Mapping[str, str]) -> Mapping[str, str]:
+    checked = texts_by("a header", HEADER)(field, headers)
     try:
-        checked_headers(dict.fromkeys(found, ""))
+        checked_headers(dict.fromkeys(checked, ""))
     except ToolError as error:
         raise DefinitionError(f"{field}: {error.message}") from None
-    return cast("Mapping[str, str]", found)
+    return cast("Mapping[str, str]", checked)
 
 
 def _oauth(field: str, clients: Mapping[str, ClientCredentials]) -> Mapping[str, ClientCredentials]:
@@ -93,8 +93,8 @@ def _oauth(field: str, clients: Mapping[str, ClientCredentials]) -> Mapping[str,
     return MappingProxyType(checked)
 
 
-def _hosts(field: str, given: Iterable[str]) -> tuple[str, ...]:
-    hosts = words(field, given)
+def _hosts(field: str, names: Iterable[str]) -> tuple[str, ...]:
+    hosts = words(field, names)
     Allowed.read(hosts)
     return hosts
 
@@ -134,14 +134,14 @@ class ApiSource(FrozenValue):
         """The description of its capability."""
         return "Operations of an API."
 
-    def tool_name(self, there: str) -> str:
+    def tool_name(self, original_name: str) -> str:
         """Return the name of an operation's tool: that of the API, and the operation's with ``_`` for other letters.
 
         One without an id is called by its method and path: ``pets_get_pets_id``. A name of more than 64 letters ends
         with a part of its hash instead.
         """
-        own = there.lower() if there.partition(" ")[0] in EFFECTS else there
-        return short_name(f"{self.name}_{_NO_NAME.sub('_', own).strip('_')}", there)
+        base = original_name.lower() if original_name.partition(" ")[0] in EFFECTS else original_name
+        return short_name(f"{self.name}_{_NO_NAME.sub('_', base).strip('_')}", original_name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,9 +220,9 @@ class OpenApi(ApiSource):
 
 def api_of(name: str, shape: ApiShape, folder: Path) -> OpenApi:
     """Return an API as a file in ``folder`` declares it. Raises ``DefinitionError``."""
-    given: dict[str, Any] = shape.model_dump(exclude_none=True)
+    options: dict[str, Any] = shape.model_dump(exclude_none=True)
     if not _URL.match(shape.document):
-        given["document"] = str(folder / shape.document)
+        options["document"] = str(folder / shape.document)
     if shape.ca_file is not None:
-        given["ca_file"] = str(folder / shape.ca_file)
-    return OpenApi(name=name, **given)
+        options["ca_file"] = str(folder / shape.ca_file)
+    return OpenApi(name=name, **options)

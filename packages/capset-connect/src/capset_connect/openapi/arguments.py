@@ -77,18 +77,18 @@ def arguments_of(
         properties[BODY], places[BODY] = body_of(document, schemas, body, notes)
         if body.get("required") is True:
             required.append(BODY)
-    whole: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    root_schema: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:
-        whole["required"] = sorted(required)
+        root_schema["required"] = sorted(required)
     if defs := schemas.referred():
-        whole["$defs"] = defs
+        root_schema["$defs"] = defs
     if body is not None:
         inside = [properties[BODY], *defs.values()]
         if places[BODY]["media"] == FORM_DATA and mentions_file(inside):
             raise DefinitionError("its body: a file can only be a field of it, or one of a list that is one")
         if _hides(inside):
             properties[BODY][SECRETS_WITHIN] = True  # records mask whole arguments, and fields only by their names
-    return OperationArguments(whole, places, query, notes)
+    return OperationArguments(root_schema, places, query, notes)
 
 
 def _request_body(
@@ -137,43 +137,43 @@ def _is_required(key: Key, parameter: Node) -> bool:
 
 def _declared_parameters(document: ApiDocument, item: Node, operation: Node) -> dict[Key, Node]:
     """Return the parameters of an operation, with those of its path that it does not describe itself."""
-    found: dict[Key, Node] = {}
+    parameters: dict[Key, Node] = {}
     for owner in (item, operation):
-        own: set[Key] = set()
-        for number, one in enumerate(as_list("its parameters", owner.get("parameters"))):
-            if one is None:
+        keys: set[Key] = set()
+        for number, entry in enumerate(as_list("its parameters", owner.get("parameters"))):
+            if entry is None:
                 continue
-            parameter = document.resolved(f"its parameter {number}", one)
+            parameter = document.resolved(f"its parameter {number}", entry)
             where, name = (as_text(f"its parameter {number}", parameter.get(member)) for member in ("in", "name"))
             key = (where, name.lower() if where == "header" else name)
-            if key in own:
+            if key in keys:
                 raise DefinitionError(f"it has two parameters {name!r:.80} in its {where}")
-            own.add(key)
-            found[key] = parameter
-    return found
+            keys.add(key)
+            parameters[key] = parameter
+    return parameters
 
 
 def _unsent_end(path: str, declared: Collection[Key]) -> Iterator[str]:
     """Yield a note about the end of a path, from ``#`` on, if it says something that no parameter does."""
     end = split_path(path)[2]
-    known = {name.lower() for _, name in declared}
-    if not {name.lower() for name in names_in(end)} <= known:
+    lowercase_names = {name.lower() for _, name in declared}
+    if not {name.lower() for name in names_in(end)} <= lowercase_names:
         yield f"not sent: {f'#{end}'!r:.200} at the end of its path"
 
 
 def _hides(schema: object) -> bool:
     """Whether a schema has a write-only field whose name does not say so, as ``password`` does."""
     if isinstance(schema, list):
-        return any(_hides(one) or _is_write_only(one) for one in cast("list[object]", schema))
+        return any(_hides(element) or _is_write_only(element) for element in cast("list[object]", schema))
     if not isinstance(schema, dict):
         return False
     node = cast("dict[str, object]", schema)
     fields = node.get("properties")
     if isinstance(fields, dict):
         members = cast("dict[str, object]", fields)
-        if any(_is_write_only(one) and not is_secret_name(name) for name, one in members.items()):
+        if any(_is_write_only(member) and not is_secret_name(name) for name, member in members.items()):
             return True
-    return any(_hides(one) for one in node.values())
+    return any(_hides(child) for child in node.values())
 
 
 def _is_write_only(schema: object) -> bool:

@@ -81,10 +81,10 @@ def _form(document: ApiDocument, schemas: OperationSchemas, typed: Node, notes: 
 
     Optional fields that their style cannot send are left out, with a note.
     """
-    what = "its body: its schema"
+    label = "its body: its schema"
     schema = schema_of(typed) or _OBJECT
-    node: Node = document.resolved(what, cast("Node", schema)) if isinstance(schema, Mapping) else {}
-    fields = as_members(what, node.get("properties"))
+    node: Node = document.resolved(label, cast("Node", schema)) if isinstance(schema, Mapping) else {}
+    fields = as_members(label, node.get("properties"))
     encodings: Places = {}
     unsent: set[str] = set()
     for name, encoding in _encodings(document, typed):
@@ -103,8 +103,8 @@ def _form(document: ApiDocument, schemas: OperationSchemas, typed: Node, notes: 
 
 def _leave_out(form: Node, name: str, problem: str, notes: list[str]) -> None:
     """Add the note of a field that is left out. Raises ``DefinitionError`` if it is required, or no field by name."""
-    what = "its body: its schema"
-    if name in as_list(what, form.get("required")) or name not in as_members(what, form.get("properties")):
+    label = "its body: its schema"
+    if name in as_list(label, form.get("required")) or name not in as_members(label, form.get("properties")):
         raise DefinitionError(f"its body: {problem}")
     notes.append(f"left out: its body: {problem}")
 
@@ -114,16 +114,16 @@ def _form_data(document: ApiDocument, schemas: OperationSchemas, typed: Node, no
 
     Optional fields whose style cannot be sent are left out, with a note; the styles of 3.0 do not count here.
     """
-    what = "its body: its schema"
-    node = document.resolved(what, schema_of(typed) or _OBJECT)
-    fields = dict(as_members(what, node.get("properties")))
+    label = "its body: its schema"
+    node = document.resolved(label, schema_of(typed) or _OBJECT)
+    fields = dict(as_members(label, node.get("properties")))
     encodings = dict(_encodings(document, typed))
     for name, encoding in [*encodings.items()] if document.version != "3.0" else ():
         if not _is_repeated(schemas, encoding, fields.get(name)):
             _leave_out(node, name, f"the style of {name!r:.80} cannot be sent", notes)
             del fields[name], encodings[name]
     node = {**node, "properties": fields}
-    files = file_fields(document, what, node)
+    files = file_fields(document, label, node)
     parts: Places = {name: {"file": True} for name in files}
     for name, encoding in encodings.items():
         if encoding.get("headers"):
@@ -137,7 +137,7 @@ def _form_data(document: ApiDocument, schemas: OperationSchemas, typed: Node, no
     if files and not isinstance(schema.get("properties"), dict):
         raise DefinitionError("its body: a form that may be null, or that is composed, cannot take files")
     for name, is_list in files.items():
-        field = document.resolved(what, fields[name])
+        field = document.resolved(label, fields[name])
         file_schema = described(FILE_SCHEMA, field.get("description"))
         field_schema = {"type": "array", "items": file_schema} if is_list else file_schema
         if field.get("writeOnly") is True:
@@ -160,9 +160,9 @@ def _depths(schemas: OperationSchemas, field: object) -> tuple[Depth, Depth]:
 
 
 def _encodings(document: ApiDocument, typed: Node) -> Iterator[tuple[str, Node]]:
-    what = "its body: its encoding"
-    for name, encoding in as_members(what, typed.get("encoding")).items():
-        yield name, document.resolved(what, as_members(what, encoding))
+    label = "its body: its encoding"
+    for name, encoding in as_members(label, typed.get("encoding")).items():
+        yield name, document.resolved(label, as_members(label, encoding))
 
 
 def _sendable(document: ApiDocument, content: Node) -> Iterator[str]:

@@ -36,7 +36,7 @@ from capset_connect.openapi.requests import ApiRequest, request_of
 _EXCERPT: Final = 2_000
 """The maximum length of what is told of the body of an error, in characters."""
 _ERROR_BYTES: Final = 16 * 1024
-_PHRASES: Final = {one.value: one.phrase for one in HTTPStatus}
+_PHRASES: Final = {status.value: status.phrase for status in HTTPStatus}
 _TRANSIENT: Final = frozenset({429, 502, 503, 504})
 _THREAD_FROM: Final = 64 * 1024
 """From this size on, in bytes, JSON is parsed in a thread."""
@@ -128,8 +128,8 @@ class OpenApiClient:
         Raises ``ToolError`` for an argument that cannot be sent, for a secret that is not set, for a status of 300 and
         more, and for an answer that is none; ``TransientError`` if it may succeed later.
         """
-        api, seen = self.api, list[str]()
-        headers, credentials = await self._credentials(shape, seen)
+        api, secrets = self.api, list[str]()
+        headers, credentials = await self._credentials(shape, secrets)
         request = request_of(api, shape, arguments, headers, credentials)
         is_safe = request.method in _SAFE
         try:
@@ -137,11 +137,11 @@ class OpenApiClient:
                 async with self._sent(request) as response:
                     renewed = headers, credentials
                     if response.status == 401:
-                        renewed = await self._credentials(shape, seen, credentials)
+                        renewed = await self._credentials(shape, secrets, credentials)
                     if renewed == (headers, credentials):
-                        return await answer_of(api.label, request.method, response, api.answer_bytes, seen)
+                        return await answer_of(api.label, request.method, response, api.answer_bytes, secrets)
                 async with self._sent(request_of(api, shape, arguments, *renewed)) as response:
-                    return await answer_of(api.label, request.method, response, api.answer_bytes, seen)
+                    return await answer_of(api.label, request.method, response, api.answer_bytes, secrets)
         except TransientError as error:
             if is_safe or isinstance(error, NotSent) or error.code.startswith("http_") or error.code == NO_TOKEN:
                 raise
@@ -154,9 +154,9 @@ class OpenApiClient:
             raise lost from None
 
     async def _credentials(
-        self, shape: Mapping[str, Any], seen: list[str], refused: Filled | None = None
+        self, shape: Mapping[str, Any], secrets: list[str], refused: Filled | None = None
     ) -> tuple[dict[str, str], Filled]:
-        """Return the declared headers, and the credentials of an operation, with secrets, which are added to ``seen``.
+        """Return the declared headers, and the credentials of an operation; their secrets are added to ``secrets``.
 
         Tokens are others than the ``refused`` ones. Raises ``ToolError`` for a secret that is not set, and as
         ``AccessTokens.get`` does.
@@ -165,7 +165,7 @@ class OpenApiClient:
 
         async def noted(name: str) -> str | None:
             if (value := await self._secrets.get(name)) is not None:
-                seen.append(value)
+                secrets.append(value)
             return value
 
         schemes = chosen(shape.get("security", ()), api.credentials, api.oauth) or ()
@@ -179,7 +179,7 @@ class OpenApiClient:
         except DefinitionError as error:
             raise ToolError(f"{error.message}.", code="no_secret", status=500) from None
         credentials = filled(schemes, texts)
-        seen += [text.partition(" ")[2] for text in credentials.headers.values()]
+        secrets += [text.partition(" ")[2] for text in credentials.headers.values()]
         return headers, credentials
 
     async def _http(self) -> HttpClient:
@@ -209,20 +209,20 @@ class OpenApiClient:
 
     async def _load(self) -> ApiDocument:
         """Read the document, and its operations; only if it is another than before."""
-        given, url = self.api.document, self.api.document_url
+        declared, url = self.api.document, self.api.document_url
         data, source, where = b"", None, "the document"
         try:
             if url is not None:
                 data, source = await self._fetched(url)
-            elif isinstance(given, str):
-                where = f"the document {given!r}"
-                data = await asyncio.to_thread(_read, Path(given), where)
+            elif isinstance(declared, str):
+                where = f"the document {declared!r}"
+                data = await asyncio.to_thread(_read, Path(declared), where)
             read = (hashlib.sha256(data).digest(), source)
             if self._last is None or self._last[0] != read:
                 document = (
                     await asyncio.to_thread(parse_document, data, where, source)
-                    if isinstance(given, str)
-                    else document_of(given)
+                    if isinstance(declared, str)
+                    else document_of(declared)
                 )
                 self._offers = await asyncio.to_thread(offers_of, self.api, document)
                 self._names = names_in(document)
@@ -263,19 +263,19 @@ class OpenApiClient:
                     if location is None:
                         yield response
                         return
-                    here = read_url(url)
-                    there = here.joined(location)
-                    if request.method not in _SAFE or there.origin != here.origin:
+                    current_url = read_url(url)
+                    target_url = current_url.joined(location)
+                    if request.method not in _SAFE or target_url.origin != current_url.origin:
                         raise ToolError(
                             f"The {api.label} answered {response.status}, a redirect to "
-                            f"{there.scheme}://{there.authority}, which is not followed.",
+                            f"{target_url.scheme}://{target_url.authority}, which is not followed.",
                             code="redirected",
                             status=502,
                         )
             except ToolError as error:
                 at = read_url(url)
                 raise add_internal_hint(error, at.host, at.port) from None
-            url = str(there)
+            url = str(target_url)
         raise ToolError(f"There were more than {_REDIRECTS} redirects.", code="too_many_redirects", status=502)
 
 
@@ -348,16 +348,16 @@ async def _error(label: str, response: HttpResponse, hidden: list[str]) -> ToolE
     """Return the error of a status, with the beginning of the body."""
     content_type = response.header("content-type") or ""
     media = media_type_of(content_type)
-    said = ""
+    excerpt = ""
     if not media or is_json(media) or is_text(media):
         read = await response.read(_ERROR_BYTES)
         text = mask_text(_text(read.data, content_type, is_cut=read.cut is not None), hidden).strip()
-        said = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
+        excerpt = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
     elif response.header("content-length") != "0":
-        said = f"a body {of_type(media)}"
+        excerpt = f"a body {of_type(media)}"
     status = response.status if 400 <= response.status <= 599 else 502
     answered = f"The {label} answered {response.status} {_PHRASES.get(response.status, '')}".rstrip()
-    message = f"{answered}: {said}" if said else f"{answered}."
+    message = f"{answered}: {excerpt}" if excerpt else f"{answered}."
     code = f"http_{response.status}"
     if status not in _TRANSIENT:
         return ToolError(message, code=code, status=status)

@@ -30,26 +30,26 @@ def security_of(document: ApiDocument, operation: Node) -> list[list[Scheme]]:
 
     Raises ``DefinitionError`` for a scheme that the document does not have.
     """
-    own = operation.get("security")
+    security = operation.get("security")
     components = as_members("the document: its components", document.data.get("components"))
     schemes = as_members("the document: its security schemes", components.get("securitySchemes"))
-    found: list[list[Scheme]] = []
-    for alternative in as_list("its security", document.data.get("security") if own is None else own):
+    alternatives: list[list[Scheme]] = []
+    for alternative in as_list("its security", document.data.get("security") if security is None else security):
         needed = as_node("its security", alternative)
-        found.append([_scheme(document, name, schemes.get(name)) for name in sorted(needed)])
-    return found
+        alternatives.append([_scheme(document, name, schemes.get(name)) for name in sorted(needed)])
+    return alternatives
 
 
-def _scheme(document: ApiDocument, name: str, given: object) -> Scheme:
-    what = f"the security scheme {name!r:.80}"
-    node = document.resolved(what, given)
-    kind = as_text(what, node.get("type"))
-    found: Scheme = {"scheme": name, "type": kind}
+def _scheme(document: ApiDocument, name: str, definition: object) -> Scheme:
+    label = f"the security scheme {name!r:.80}"
+    node = document.resolved(label, definition)
+    kind = as_text(label, node.get("type"))
+    scheme: Scheme = {"scheme": name, "type": kind}
     if kind == "apiKey":
-        found |= {"in": as_text(what, node.get("in")), "name": as_text(what, node.get("name"))}
+        scheme |= {"in": as_text(label, node.get("in")), "name": as_text(label, node.get("name"))}
     elif kind == "http":
-        found["http"] = as_text(what, node.get("scheme")).lower()
-    return found
+        scheme["http"] = as_text(label, node.get("scheme")).lower()
+    return scheme
 
 
 def _is_fillable(scheme: Scheme) -> bool:
@@ -94,11 +94,11 @@ def chosen(
     ``oauth`` names the schemes for which there are access tokens. ``None`` if all alternatives lack some. An operation
     without security needs none.
     """
-    known, tokens = set(credentials), set(oauth)
+    credential_names, tokens = set(credentials), set(oauth)
 
     def is_known(scheme: Scheme) -> bool:
         name = scheme["scheme"]
-        return (name in known and _is_fillable(scheme)) or (name in tokens and _is_bearer(scheme))
+        return (name in credential_names and _is_fillable(scheme)) or (name in tokens and _is_bearer(scheme))
 
     for schemes in security:
         if schemes and all(map(is_known, schemes)) and _collision(schemes) is None:
@@ -109,12 +109,15 @@ def chosen(
 def problem_of(security: Sequence[Sequence[Scheme]]) -> str:
     """Return what to declare where credentials are missing, or why none helps."""
     fillable = list(filter(_are_fillable, security))
-    wanted = [" and ".join(f"{one['scheme']!r} ({one['type']})" for one in schemes) for schemes in fillable or security]
+    needs = [
+        " and ".join(f"{scheme['scheme']!r} ({scheme['type']})" for scheme in schemes)
+        for schemes in fillable or security
+    ]
     if fillable:
-        return f"it needs a credential: declare one in credentials for {' or '.join(wanted)}"
+        return f"it needs a credential: declare one in credentials for {' or '.join(needs)}"
     collisions = [collision for schemes in security if (collision := _collision(schemes)) is not None]
     why = collisions[0] if collisions else "which cannot be filled in here"
-    return f"it needs {' or '.join(wanted)}, {why}"
+    return f"it needs {' or '.join(needs)}, {why}"
 
 
 def keys_of(security: Sequence[Sequence[Scheme]]) -> set[tuple[str, str]]:
@@ -124,16 +127,16 @@ def keys_of(security: Sequence[Sequence[Scheme]]) -> set[tuple[str, str]]:
 
 def filled(schemes: Iterable[Scheme], credentials: Mapping[str, str]) -> Filled:
     """Return the credentials of these schemes in their places."""
-    found = Filled()
-    for one in schemes:
-        text = credentials[one["scheme"]]
-        if one["type"] != "apiKey":
-            is_basic = one.get("http") == "basic"
-            found.headers["authorization"] = (
+    placed = Filled()
+    for scheme in schemes:
+        text = credentials[scheme["scheme"]]
+        if scheme["type"] != "apiKey":
+            is_basic = scheme.get("http") == "basic"
+            placed.headers["authorization"] = (
                 f"Basic {base64.b64encode(text.encode()).decode()}" if is_basic else f"Bearer {text}"
             )
-        elif one["in"] == "header":
-            found.headers[one["name"].lower()] = text
+        elif scheme["in"] == "header":
+            placed.headers[scheme["name"].lower()] = text
         else:
-            (found.query if one["in"] == "query" else found.cookies).append((one["name"], text))
-    return found
+            (placed.query if scheme["in"] == "query" else placed.cookies).append((scheme["name"], text))
+    return placed

@@ -63,7 +63,7 @@ class _Depths:
             options = [option for option in node.get(key, ()) if option != {"type": "null"}]
             spans.append(_either(self.span(option, levels, chain - 1) for option in options))
         spans.append(_either(self._by_type(node, levels, chain)))
-        return max(least for least, _ in spans), max(most for _, most in spans)
+        return max(minimum for minimum, _ in spans), max(maximum for _, maximum in spans)
 
     def _referred(self, name: str, levels: int, chain: int) -> Span:
         key = (name, levels)
@@ -77,8 +77,8 @@ class _Depths:
         declared = node.get("type", "object" if "properties" in node else "array" if "items" in node else None)
         for kind in cast("list[Any]", declared) if isinstance(declared, list) else [declared]:
             if kind == "array":
-                least, most = self.span(node.get("items"), levels - 1, chain)
-                yield _list_of(least), _list_of(most)
+                minimum, maximum = self.span(node.get("items"), levels - 1, chain)
+                yield _list_of(minimum), _list_of(maximum)
             elif kind == "object":
                 fields = {
                     name: self.span(field, levels - 1, chain) for name, field in node.get("properties", {}).items()
@@ -87,8 +87,8 @@ class _Depths:
                 required = [
                     fields[name][0] for name in node.get("required", ()) if isinstance(name, str) and name in fields
                 ]
-                most = max(most for _, most in [*fields.values(), others])
-                yield _object_of(max(required, default=Depth.SCALAR)), _object_of(most)
+                maximum = max(upper for _, upper in [*fields.values(), others])
+                yield _object_of(max(required, default=Depth.SCALAR)), _object_of(maximum)
             elif kind != "null":
                 yield _SCALARS
 
@@ -96,7 +96,7 @@ class _Depths:
 def _either(spans: Iterable[Span]) -> Span:
     """Return the depths of values of which one schema has to hold."""
     options = list(spans) or [_SCALARS]
-    return min(least for least, _ in options), max(most for _, most in options)
+    return min(minimum for minimum, _ in options), max(maximum for _, maximum in options)
 
 
 def _list_of(items: Depth) -> Depth:

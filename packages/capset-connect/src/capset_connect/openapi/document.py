@@ -38,35 +38,35 @@ class ApiDocument:
     version: Version
     source: str | None = None
 
-    def resolved(self, what: str, value: object) -> Node:
+    def resolved(self, label: str, value: object) -> Node:
         """Return an object, or the one that it refers to.
 
-        Raises ``DefinitionError``, starting with ``what``, if it is none, or its reference leads nowhere or in circles.
+        Raises ``DefinitionError``, starting with ``label``, if it is none, or its reference leads nowhere or back.
         """
         for _ in range(_MAX_CHAIN):
-            node = as_node(what, value)
+            node = as_node(label, value)
             if node.get("$ref") is None:
                 return node
-            value = self.at(what, node["$ref"])
-        raise DefinitionError(f"{what}: more than {_MAX_CHAIN} references lead to one another")
+            value = self.at(label, node["$ref"])
+        raise DefinitionError(f"{label}: more than {_MAX_CHAIN} references lead to one another")
 
-    def at(self, what: str, reference: object) -> Any:  # JSON
+    def at(self, label: str, reference: object) -> Any:  # JSON
         """Return what a reference leads to. Raises ``DefinitionError`` if that is not in this document."""
         if not isinstance(reference, str) or not reference.startswith("#/"):
             raise DefinitionError(
-                f"{what}: its reference {reference!r:.200} leads out of the document, and nothing is fetched",
+                f"{label}: its reference {reference!r:.200} leads out of the document, and nothing is fetched",
                 hint="put what it refers to into the document: bundle it",
             )
-        found: Any = self.data
+        node: Any = self.data
         for step in unquote(reference[2:]).split("/"):
             name = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, Mapping) and name in found:
-                found = cast("Node", found)[name]
-            elif isinstance(found, list) and name.isascii() and name.isdigit() and int(name) < len(cast("Any", found)):
-                found = cast("list[Any]", found)[int(name)]
+            if isinstance(node, Mapping) and name in node:
+                node = cast("Node", node)[name]
+            elif isinstance(node, list) and name.isascii() and name.isdigit() and int(name) < len(cast("Any", node)):
+                node = cast("list[Any]", node)[int(name)]
             else:
-                raise DefinitionError(f"{what}: its reference {reference!r:.200} leads to nothing")
-        return found
+                raise DefinitionError(f"{label}: its reference {reference!r:.200} leads to nothing")
+        return node
 
 
 def document_of(data: object, source: str | None = None) -> ApiDocument:

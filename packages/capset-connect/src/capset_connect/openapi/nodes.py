@@ -11,29 +11,29 @@ Node = Mapping[str, Any]
 """An object of a document; its members have any JSON type."""
 
 
-def as_node(what: str, value: object) -> Node:
-    """Return a value if it is an object. Raises ``DefinitionError``, starting with ``what``."""
+def as_node(label: str, value: object) -> Node:
+    """Return a value if it is an object. Raises ``DefinitionError``, starting with ``label``."""
     if not isinstance(value, Mapping):
-        raise DefinitionError(f"{what}: an object was expected; got {value!r:.80}")
+        raise DefinitionError(f"{label}: an object was expected; got {value!r:.80}")
     return cast("Node", value)
 
 
-def as_members(what: str, value: object) -> Node:
+def as_members(label: str, value: object) -> Node:
     """Return a value if it is an object, and an empty one for nothing. Raises ``DefinitionError``."""
-    return {} if value is None else as_node(what, value)
+    return {} if value is None else as_node(label, value)
 
 
-def as_list(what: str, value: object) -> list[Any]:  # JSON
+def as_list(label: str, value: object) -> list[Any]:  # JSON
     """Return a value if it is a list, and an empty one for nothing. Raises ``DefinitionError``."""
     if value is not None and not isinstance(value, list):
-        raise DefinitionError(f"{what}: a list was expected; got {value!r:.80}")
+        raise DefinitionError(f"{label}: a list was expected; got {value!r:.80}")
     return cast("list[Any]", value or [])
 
 
-def as_text(what: str, value: object) -> str:
+def as_text(label: str, value: object) -> str:
     """Return a value if it is text, and an empty one for nothing. Raises ``DefinitionError``."""
     if value is not None and not isinstance(value, str):
-        raise DefinitionError(f"{what}: text was expected; got {value!r:.80}")
+        raise DefinitionError(f"{label}: text was expected; got {value!r:.80}")
     return value or ""
 
 

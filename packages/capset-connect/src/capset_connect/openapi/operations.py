@@ -21,7 +21,7 @@ from capset_connect.openapi.schemas import SchemaLibrary
 from capset_connect.openapi.swagger import servers_of
 from capset_connect.tool_rules import EVERY, ToolRules, rules_of
 
-_METHODS: Final = (*(one.lower() for one in EFFECTS), "trace", "query")
+_METHODS: Final = (*(method.lower() for method in EFFECTS), "trace", "query")
 _SHOWN_TAGS: Final = 10
 Entry = tuple[str, Node, str, Node]
 """The path, the path item, the method and the operation itself."""
@@ -30,8 +30,8 @@ Entry = tuple[str, Node, str, Node]
 def rules_for(api: OpenApi, shape: Mapping[str, Any]) -> ToolRules:
     """Return the rules of an operation, with the effect of its method where the host says no other."""
     other, effect = f"{shape['method']} {shape['path']}", EFFECTS[shape["method"]]
-    found = {"effect": effect, **rules_of(api.rules, other), **api.rules.get(shape["name"], {})}
-    return cast("ToolRules", {"idempotent": found["effect"] == "read", **found})
+    rules = {"effect": effect, **rules_of(api.rules, other), **api.rules.get(shape["name"], {})}
+    return cast("ToolRules", {"idempotent": rules["effect"] == "read", **rules})
 
 
 def is_named(api: OpenApi, shape: Mapping[str, Any]) -> bool:
@@ -49,7 +49,7 @@ def offers_of(api: OpenApi, document: ApiDocument) -> list[Offer]:
     operations = [entry for entry in _operations(document) if _is_selected(api, entry)]
     if len(operations) > MAX_TOOLS and api.operations is None and api.tags is None:
         raise _too_many(api, operations)
-    found: dict[str, Offer] = {}
+    offers: dict[str, Offer] = {}
     library = SchemaLibrary(document)
     for path, item, method, operation in operations:
         key = _key(method, path, operation)
@@ -57,9 +57,9 @@ def offers_of(api: OpenApi, document: ApiDocument) -> list[Offer]:
             offer = _offer(api, document, key, path, item, method, operation, library)
         except DefinitionError as error:
             offer = Offer(key, {"name": key}, "", (error.message,), is_unusable=True)
-        twin = ("the document has another operation of this id",) if key in found else ()
-        found[key] = offer.with_problems(*twin)
-    return list(distinct(sorted(found.values(), key=lambda one: one.name), api.tool_name))
+        twin = ("the document has another operation of this id",) if key in offers else ()
+        offers[key] = offer.with_problems(*twin)
+    return list(distinct(sorted(offers.values(), key=lambda candidate: candidate.name), api.tool_name))
 
 
 def is_left_out(api: OpenApi, document: ApiDocument, name: str) -> bool:
@@ -70,8 +70,12 @@ def is_left_out(api: OpenApi, document: ApiDocument, name: str) -> bool:
 
 def names_in(document: ApiDocument) -> frozenset[str]:
     """Return the names that the operations of a document have: the id of each, and its method and path."""
-    found = _operations(document)
-    return frozenset(name for path, _, method, one in found for name in (_key(method, path, one), f"{method} {path}"))
+    operations = _operations(document)
+    return frozenset(
+        name
+        for path, _, method, operation in operations
+        for name in (_key(method, path, operation), f"{method} {path}")
+    )
 
 
 def names_of(shape: Mapping[str, Any]) -> tuple[str, str]:
@@ -85,12 +89,16 @@ def unmatched(api: OpenApi, document: ApiDocument) -> list[str]:
     tags = {tag for _, _, _, operation in _operations(document) for tag in _tags(operation)}
     components = document.data.get("components")
     schemes = _members(components).get("securitySchemes")
-    known = {
+    names_by_kind = {
         "operation": (keys, {*(api.operations or ()), *api.rules} - {EVERY}),
         "tag": (tags, {*(api.tags or ())}),
         "security scheme": (set(_members(schemes)), {*api.credentials, *api.oauth}),
     }
-    return [unknown(what, one, there) for what, (there, given) in known.items() for one in sorted(given - there)]
+    return [
+        unknown(kind, name, available)
+        for kind, (available, declared) in names_by_kind.items()
+        for name in sorted(declared - available)
+    ]
 
 
 def _members(value: object) -> Node:
@@ -113,13 +121,13 @@ def _operations(document: ApiDocument) -> Iterator[Entry]:
 
 
 def _key(method: str, path: str, operation: Node) -> str:
-    own = operation.get("operationId")
-    return own if isinstance(own, str) and own else f"{method} {path}"
+    operation_id = operation.get("operationId")
+    return operation_id if isinstance(operation_id, str) and operation_id else f"{method} {path}"
 
 
 def _tags(operation: Node) -> list[str]:
-    found = operation.get("tags")
-    return [one for one in cast("list[object]", found) if isinstance(one, str)] if isinstance(found, list) else []
+    tags = operation.get("tags")
+    return [tag for tag in cast("list[object]", tags) if isinstance(tag, str)] if isinstance(tags, list) else []
 
 
 def _is_selected(api: OpenApi, entry: Entry) -> bool:
@@ -191,7 +199,9 @@ def _offer(
 
 def _server(document: ApiDocument, item: Node, operation: Node) -> str:
     """Return the URL of the first server of an operation, with the defaults of its variables."""
-    declared = next((one["servers"] for one in (operation, item, document.data) if one.get("servers")), [{"url": "/"}])
+    declared = next(
+        (node["servers"] for node in (operation, item, document.data) if node.get("servers")), [{"url": "/"}]
+    )
     if document.version == "2.0" and operation.get("schemes"):
         declared = servers_of(document.data, operation["schemes"])
     server = as_node("its server", next(iter(as_list("its servers", declared))))

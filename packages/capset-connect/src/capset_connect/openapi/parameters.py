@@ -39,34 +39,34 @@ def is_json(media_type: str) -> bool:
 def parameter_of(schemas: OperationSchemas, key: Key, parameter: Node) -> tuple[Any, Place]:
     """Return the schema of a parameter, and its place. Raises ``DefinitionError`` if it cannot be sent."""
     where, name = key
-    what = f"its parameter {name!r:.80}"
+    label = f"its parameter {name!r:.80}"
     if where not in STYLES or not name:
-        raise DefinitionError(f"{what} is in {where!r:.40}; expected a name, and one of {', '.join(STYLES)}")
-    _check_name(what, where, name)
+        raise DefinitionError(f"{label} is in {where!r:.40}; expected a name, and one of {', '.join(STYLES)}")
+    _check_name(label, where, name)
     place: Place = {"in": where, "name": name}
     description = parameter.get("description")
     if parameter.get("content") is not None:
-        content = as_node(f"{what}: its content", parameter["content"])
+        content = as_node(f"{label}: its content", parameter["content"])
         if len(content) != 1 or not is_json(media_type_of(next(iter(content)))):
-            raise DefinitionError(f"{what} is sent as {', '.join(content)[:200]}; only JSON can be")
+            raise DefinitionError(f"{label} is sent as {', '.join(content)[:200]}; only JSON can be")
         ((media, typed),) = content.items()
-        schema = schemas.translated(what, schema_of(as_members(what, typed)))
+        schema = schemas.translated(label, schema_of(as_members(label, typed)))
         return described(schema, description), {**place, "content": media}
-    style, explode = style_of(what, where, parameter)
-    schema, deepest = schemas.translated(what, schema_of(parameter)), depth_sent(style, explode=explode)
-    least, most = schemas.depths(schema)
-    if least > deepest:
-        raise DefinitionError(f"{what} has lists or objects within others, which the style {style!r} cannot send")
-    partly = (_PARTLY,) if most > deepest else ()
+    style, explode = style_of(label, where, parameter)
+    schema, deepest = schemas.translated(label, schema_of(parameter)), depth_sent(style, explode=explode)
+    minimum, maximum = schemas.depths(schema)
+    if minimum > deepest:
+        raise DefinitionError(f"{label} has lists or objects within others, which the style {style!r} cannot send")
+    partly = (_PARTLY,) if maximum > deepest else ()
     return described(schema, description, *partly), {**place, "style": style, "explode": explode}
 
 
-def style_of(what: str, where: str, declared: Node) -> tuple[str, bool]:
+def style_of(label: str, where: str, declared: Node) -> tuple[str, bool]:
     """Return the style of a parameter, or of a field of a form, and whether it explodes. Raises ``DefinitionError``."""
     style = declared.get("style") or STYLES[where][0]
     if style not in STYLES[where]:
         sendable = " or ".join(STYLES[where])
-        raise DefinitionError(f"{what} has the style {style!r:.40}; in a {where}, {sendable} can be sent")
+        raise DefinitionError(f"{label} has the style {style!r:.40}; in a {where}, {sendable} can be sent")
     explode = declared.get("explode")
     return style, style == "form" if explode is None else explode is True
 
@@ -86,11 +86,11 @@ def described(schema: Any, description: object, *more: str) -> Any:  # a JSON Sc
     return node
 
 
-def _check_name(what: str, where: str, name: str) -> None:
+def _check_name(label: str, where: str, name: str) -> None:
     if where == "cookie" and not _COOKIE.fullmatch(name):
-        raise DefinitionError(f"{what} has a name that no cookie can have")
+        raise DefinitionError(f"{label} has a name that no cookie can have")
     if where == "header":
         try:
             checked_headers({name: ""})
         except ToolError:
-            raise DefinitionError(f"{what} is a header that cannot be set") from None
+            raise DefinitionError(f"{label} is a header that cannot be set") from None

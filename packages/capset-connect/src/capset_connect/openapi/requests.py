@@ -78,32 +78,34 @@ def request_of(
                 cookies += _apart(name, _pairs(name, place, value), taken)
             case _:
                 sent[place["name"]] = _header(name, place, value)
-    query += [_pair(*one) for one in credentials.query]
+    query += [_pair(*pair) for pair in credentials.query]
     if (fixed := shape.get("query")) is not None:
         query.insert(0, _filled(fixed, path))
     cookies += [f"{name}={value}" for name, value in credentials.cookies]
-    own = {**{name.lower(): value for name, value in headers.items()}, **credentials.headers}
+    final_headers = {**{name.lower(): value for name, value in headers.items()}, **credentials.headers}
     if cookies:
-        own["cookie"] = "; ".join([own["cookie"], *cookies] if "cookie" in own else cookies)
+        final_headers["cookie"] = "; ".join(
+            [final_headers["cookie"], *cookies] if "cookie" in final_headers else cookies
+        )
     url = (api.url or shape["server"]) + _path(split_path(shape["path"])[0], path)
-    return ApiRequest(shape["method"], f"{url}?{'&'.join(query)}" if query else url, {**sent, **own}, content)
+    return ApiRequest(shape["method"], f"{url}?{'&'.join(query)}" if query else url, {**sent, **final_headers}, content)
 
 
 def _path(template: str, values: Mapping[str, str]) -> str:
     """Return the path with encoded values. Raises ``ToolError`` if that leaves a segment empty or makes it dots."""
     segments: list[str] = []
     for segment in _SLASH.split(template):
-        made, place = _filled(segment, values), _PLACEHOLDER.search(segment)
-        if place is not None and (not made or _unquoted(made).partition(";")[0] in _DOTS):
+        filled, place = _filled(segment, values), _PLACEHOLDER.search(segment)
+        if place is not None and (not filled or _unquoted(filled).partition(";")[0] in _DOTS):
             raise _refused(place[1], "the path would lead elsewhere")
-        segments.append(made)
+        segments.append(filled)
     return "/".join(segments)
 
 
 def _filled(template: str, values: Mapping[str, str]) -> str:
     """Return a segment of a path, or a query, with encoded values in its placeholders."""
-    made = _PLACEHOLDER.sub(lambda place: values[place[1]], template)
-    return quote(made, safe="%!$&'()*+,;=:@~-._/?")
+    filled = _PLACEHOLDER.sub(lambda place: values[place[1]], template)
+    return quote(filled, safe="%!$&'()*+,;=:@~-._/?")
 
 
 def _segment(name: str, place: Place, value: Any, *, slashes: bool) -> str:
@@ -116,7 +118,7 @@ def _segment(name: str, place: Place, value: Any, *, slashes: bool) -> str:
         parts = re.split(r"[/\\]", plain)
         if len(parts) > 1 and not slashes:
             raise _refused(name, "a path takes no slash in it, nor one that is encoded")
-        if len(parts) > 1 and any(one.partition(";")[0] in _DOTS for one in parts):
+        if len(parts) > 1 and any(part.partition(";")[0] in _DOTS for part in parts):
             raise _refused(name, "the path would lead elsewhere")
         texts.append("=".join(map(_quoted, pair)))
     style, explodes = place.get("style"), place.get("explode") is True
@@ -135,15 +137,15 @@ def _texts(name: str, place: Place, value: Any) -> Iterator[Sequence[str]]:
     if "content" in place:
         yield (_json(value),)
     elif isinstance(value, list):
-        yield from ((_scalar(name, one),) for one in cast("list[Any]", value))
+        yield from ((_scalar(name, element),) for element in cast("list[Any]", value))
     elif isinstance(value, dict):
-        for key, one in cast("dict[str, Any]", value).items():
-            if one is None:
+        for key, member in cast("dict[str, Any]", value).items():
+            if member is None:
                 continue
             if place["explode"]:
-                yield key, _scalar(name, one)
+                yield key, _scalar(name, member)
             else:
-                yield from ((key,), (_scalar(name, one),))
+                yield from ((key,), (_scalar(name, member),))
     else:
         yield (_scalar(name, value),)
 
@@ -206,21 +208,21 @@ def _others(shape: Mapping[str, Any], name: str, place: str) -> Iterator[str]:
     """Yield the names of the other parameters of a place, and of those that the path fixes."""
     if place == "query":
         yield from names_in(shape.get("query", ""))
-    for other, one in shape["arguments"].items():
-        if other != name and one["in"] == place:
-            yield one["name"]
+    for other, other_place in shape["arguments"].items():
+        if other != name and other_place["in"] == place:
+            yield other_place["name"]
 
 
 def _cookies(headers: Mapping[str, str]) -> Iterator[str]:
     """Yield the names of the host's own cookies."""
     for header, text in headers.items():
         if header.lower() == "cookie":
-            yield from (one.partition("=")[0].strip() for one in text.split(";"))
+            yield from (part.partition("=")[0].strip() for part in text.split(";"))
 
 
 def _apart(name: str, pairs: Iterable[str], taken: Iterable[str]) -> Iterator[str]:
     """Yield pairs. Raises ``ToolError`` for a member whose name a credential or another parameter has."""
-    names = {_quoted(one) for one in taken}
+    names = {_quoted(key) for key in taken}
     for pair in pairs:
         if pair.partition("=")[0] in names:
             raise _refused(name, "it has a member with the name of a credential, or of another parameter")
@@ -246,13 +248,13 @@ def _parts(name: str, places: Mapping[str, Place], value: Any) -> Iterator[FormP
     """Yield the parts of a body: files, texts, and JSON for what is neither."""
     if not isinstance(value, dict):
         raise _refused(name, "an object was expected, whose members are the parts of a body")
-    for key, one in cast("dict[str, Any]", value).items():
-        if one is None:
+    for key, member in cast("dict[str, Any]", value).items():
+        if member is None:
             continue
         media = places.get(key, {}).get("media")
-        items: list[Any] = [one]
-        if isinstance(one, list) and not (media is not None and is_json(media)):
-            items = cast("list[Any]", one)
+        items: list[Any] = [member]
+        if isinstance(member, list) and not (media is not None and is_json(media)):
+            items = cast("list[Any]", member)
         for item in items:
             if isinstance(item, Upload):
                 yield key, (item.name, item.data, media)
@@ -265,14 +267,14 @@ def _parts(name: str, places: Mapping[str, Place], value: Any) -> Iterator[FormP
 def _form(name: str, encodings: Mapping[str, Place], value: Any) -> Iterator[str]:
     if not isinstance(value, dict):
         raise _refused(name, "an object was expected, whose members are the fields of a form")
-    for key, one in cast("dict[str, Any]", value).items():
-        if one is None:
+    for key, member in cast("dict[str, Any]", value).items():
+        if member is None:
             continue
         if (encoding := encodings.get(key)) is not None:
             others = {*cast("dict[str, Any]", value)} - {key}
-            yield from _apart(name, _pairs(name, {**encoding, "name": key}, one), others)
+            yield from _apart(name, _pairs(name, {**encoding, "name": key}, member), others)
             continue
-        items = cast("list[Any]", one) if isinstance(one, list) else [one]
+        items = cast("list[Any]", member) if isinstance(member, list) else [member]
         texts = [_json(item) if isinstance(item, list | dict) else _scalar(name, item) for item in items]
         yield from (_pair(key, text) for text in texts)
 

@@ -84,60 +84,60 @@ class SchemaLibrary:
     def entry(self, reference: str) -> SchemaEntry:
         """Return what a reference leads to. Raises ``DefinitionError`` if it cannot be translated."""
         if reference not in self._entries:
-            what, references = f"the schema {reference!r:.200}", dict[str, None]()
+            label, references = f"the schema {reference!r:.200}", dict[str, None]()
             self._entry = reference.removesuffix(_BARE)
             try:
-                node = self._document.at(what, self._entry)
+                node = self._document.at(label, self._entry)
                 if reference != self._entry:
                     node = {key: value for key, value in node.items() if key not in ("oneOf", "anyOf")}
-                schema = self.translated(what, node, references)
+                schema = self.translated(label, node, references)
                 is_anchor = isinstance(node, Mapping) and cast("Node", node).get("$recursiveAnchor") is True
                 self._entries[reference] = SchemaEntry(schema, tuple(references), is_anchor)
             except DefinitionError as error:
                 self._entries[reference] = error.message
             self._entry = None
-        found = self._entries[reference]
-        if isinstance(found, str):
-            raise DefinitionError(found)
-        return found
+        cached = self._entries[reference]
+        if isinstance(cached, str):
+            raise DefinitionError(cached)
+        return cached
 
     def translated(
-        self, what: str, schema: object, references: dict[str, None], level: int = 0, *, is_in_place: bool = True
+        self, label: str, schema: object, references: dict[str, None], level: int = 0, *, is_in_place: bool = True
     ) -> Any:
         """Return a schema as JSON Schema, an object or a bool, and add the references in it.
 
         ``is_in_place`` is whether it applies to the same value as the schema that was referred to.
 
-        Raises ``DefinitionError``, starting with ``what``, for one that is none.
+        Raises ``DefinitionError``, starting with ``label``, for one that is none.
         """
         self._count += 1
         if self._count > _MAX_SCHEMAS:
-            raise DefinitionError(f"{what}: the document has more than {_MAX_SCHEMAS:,} schemas in what is selected")
+            raise DefinitionError(f"{label}: the document has more than {_MAX_SCHEMAS:,} schemas in what is selected")
         if level > _MAX_LEVELS:
-            raise DefinitionError(f"{what}: it is nested more than {_MAX_LEVELS} levels deep")
+            raise DefinitionError(f"{label}: it is nested more than {_MAX_LEVELS} levels deep")
         is_old = self._document.version != "3.1"
         if isinstance(schema, bool) and not is_old:
             return schema
-        node = _cleaned(as_node(what, schema))
+        node = _cleaned(as_node(label, schema))
         if isinstance(node.get("$id"), str):
-            raise DefinitionError(f"{what}: it has $id, which is not supported")
-        found: dict[str, Any] = {}
-        reference = self._reference(what, node)
+            raise DefinitionError(f"{label}: it has $id, which is not supported")
+        translation: dict[str, Any] = {}
+        reference = self._reference(label, node)
         if reference is not None or "$ref" in node:
-            self._document.at(what, reference)
+            self._document.at(label, reference)
             target = cast("str", reference)  # the document has said so
             if is_in_place and self._entry in self._options_of(target):
                 target += _BARE
             references[target] = None
-            found["$ref"] = f"#/$defs/{name_of(target)}"
+            translation["$ref"] = f"#/$defs/{name_of(target)}"
             if is_old:  # nothing beside a reference counts
-                return found
-        found |= {key: node[key] for key in _KEPT if key in node}
-        self._translate_parts(what, node, found, references, level, is_in_place=is_in_place)
-        _annotate(node, found)
-        return _modernised(node, found) if is_old else found
+                return translation
+        translation |= {key: node[key] for key in _KEPT if key in node}
+        self._translate_parts(label, node, translation, references, level, is_in_place=is_in_place)
+        _annotate(node, translation)
+        return _modernised(node, translation) if is_old else translation
 
-    def _reference(self, what: str, node: Node) -> Any:  # JSON of any type, as the document has it
+    def _reference(self, label: str, node: Node) -> Any:  # JSON of any type, as the document has it
         """Return the reference of a schema, if it has one. A recursive or dynamic one that nothing overrides is plain.
 
         Raises ``DefinitionError`` for one of which that cannot be said.
@@ -147,7 +147,7 @@ class SchemaLibrary:
         if isinstance(node.get("$recursiveRef"), str):
             # In a document, # is the component that it stands in: that is what such references are written for.
             if self._entry is None or not self._entry.startswith(_COMPONENTS):
-                raise DefinitionError(f"{what}: it has $recursiveRef outside of the schemas of components")
+                raise DefinitionError(f"{label}: it has $recursiveRef outside of the schemas of components")
             return "/".join(self._entry.split("/")[:4])
         dynamic = node.get("$dynamicRef")
         if not isinstance(dynamic, str):
@@ -158,7 +158,7 @@ class SchemaLibrary:
         if len(places) == 1:
             return places[0]
         many = f"{len(places)} schemas have" if places else "no schema has"
-        raise DefinitionError(f"{what}: its $dynamicRef is {dynamic!r:.80}, and {many} that anchor; one is expected")
+        raise DefinitionError(f"{label}: its $dynamicRef is {dynamic!r:.80}, and {many} that anchor; one is expected")
 
     def _anchored(self) -> Mapping[str, list[str]]:
         """Return the references to the components' schemas that have an anchor, by the anchor as references have it."""
@@ -206,9 +206,9 @@ class SchemaLibrary:
 
     def _translate_parts(
         self,
-        what: str,
+        label: str,
         node: Node,
-        found: dict[str, Any],
+        translation: dict[str, Any],
         references: dict[str, None],
         level: int,
         *,
@@ -216,36 +216,36 @@ class SchemaLibrary:
     ) -> None:
         def translated(key: str, schema: object) -> Any:
             in_place = is_in_place and key in _IN_PLACE
-            return self.translated(what, schema, references, level + 1, is_in_place=in_place)
+            return self.translated(label, schema, references, level + 1, is_in_place=in_place)
 
         for key, value in node.items():
             if key in _ONE:
-                found[key] = value if isinstance(value, bool) else translated(key, value)
+                translation[key] = value if isinstance(value, bool) else translated(key, value)
             elif key in _SEVERAL:
-                found[key] = [translated(key, one) for one in as_list(f"{what}: {key}", value)]
+                translation[key] = [translated(key, part) for part in as_list(f"{label}: {key}", value)]
             elif key in _NAMED:
-                inner = as_node(f"{what}: {key}", value)
+                inner = as_node(f"{label}: {key}", value)
                 if key == "properties":
-                    inner = {name: one for name, one in inner.items() if not self._is_read_only(what, one)}
-                found[key] = {name: translated(key, one) for name, one in inner.items()}
-        if "required" in found and "properties" in node:
-            gone = as_node(what, node["properties"]).keys() - found["properties"].keys()
+                    inner = {name: member for name, member in inner.items() if not self._is_read_only(label, member)}
+                translation[key] = {name: translated(key, member) for name, member in inner.items()}
+        if "required" in translation and "properties" in node:
+            gone = as_node(label, node["properties"]).keys() - translation["properties"].keys()
             required = [
-                one
-                for one in as_list(f"{what}: required", found["required"])
-                if not (isinstance(one, str) and one in gone)
+                name
+                for name in as_list(f"{label}: required", translation["required"])
+                if not (isinstance(name, str) and name in gone)
             ]
-            found["required"] = required
+            translation["required"] = required
             if not required:  # 3.0 has it with one name at least
-                del found["required"]
+                del translation["required"]
 
-    def _is_read_only(self, what: str, schema: object) -> bool:
+    def _is_read_only(self, label: str, schema: object) -> bool:
         if not isinstance(schema, Mapping):
             return False
         node = cast("Node", schema)
         if node.get("readOnly") is True and ("$ref" not in node or self._document.version == "3.1"):
             return True
-        return "$ref" in node and self._document.resolved(what, node).get("readOnly") is True
+        return "$ref" in node and self._document.resolved(label, node).get("readOnly") is True
 
 
 class OperationSchemas:
@@ -255,9 +255,9 @@ class OperationSchemas:
         self._library = library
         self._references: dict[str, None] = {}
 
-    def translated(self, what: str, schema: object) -> Any:  # a JSON Schema: an object or a bool
-        """Return a schema as JSON Schema. Raises ``DefinitionError``, starting with ``what``, for one that is none."""
-        return self._library.translated(f"{what}: its schema", schema, self._references)
+    def translated(self, label: str, schema: object) -> Any:  # a JSON Schema: an object or a bool
+        """Return a schema as JSON Schema. Raises ``DefinitionError``, starting with ``label``, for one that is none."""
+        return self._library.translated(f"{label}: its schema", schema, self._references)
 
     def trial(self) -> OperationSchemas:
         """Return a place for schemas that may be of no use, to be added or dropped."""
@@ -274,19 +274,19 @@ class OperationSchemas:
 
     def referred(self) -> dict[str, Any]:
         """Return what the schemas translated so far refer to, and what that refers to, by name in ``$defs``."""
-        found: dict[str, Any] = {}
-        waiting, seen = list(self._references), set(self._references)
+        definitions: dict[str, Any] = {}
+        waiting, visited = list(self._references), set(self._references)
         while waiting:
             entry = self._library.entry(reference := waiting.pop())
-            if found.setdefault(name_of(reference), entry.schema) is not entry.schema:
+            if definitions.setdefault(name_of(reference), entry.schema) is not entry.schema:
                 raise DefinitionError(f"two of its schemas have one name: {reference!r:.200} is one of them")
-            if len(found) > _MAX_REFERRED:
+            if len(definitions) > _MAX_REFERRED:
                 raise DefinitionError(f"it refers to more than {_MAX_REFERRED:,} schemas")
-            new = [one for one in entry.references if one not in seen]
+            new = [target for target in entry.references if target not in visited]
             waiting += new
-            seen.update(new)
-        self._check_recursion(seen)
-        return dict(sorted(found.items()))
+            visited.update(new)
+        self._check_recursion(visited)
+        return dict(sorted(definitions.items()))
 
     def _check_recursion(self, references: set[str]) -> None:
         """Raise ``DefinitionError`` if one of these schemas overrides the recursive reference of another."""
@@ -312,23 +312,23 @@ def name_of(reference: str) -> str:
     """
     path = unquote(reference).removeprefix("#/")
     component = _OWN_NAME.fullmatch(path)
-    own = component[1] if component else path
-    name = _NO_NAME.sub("_", own)
-    if name == own and len(name) <= _MAX_NAME:
+    base = component[1] if component else path
+    name = _NO_NAME.sub("_", base)
+    if name == base and len(name) <= _MAX_NAME:
         return name
     return f"{name[: _MAX_NAME - 9]}_{hashlib.sha256(path.encode()).hexdigest()[:8]}"
 
 
-def _annotate(node: Node, found: dict[str, Any]) -> None:
+def _annotate(node: Node, schema: dict[str, Any]) -> None:
     if node.get("format") == "password":
-        found["writeOnly"] = True  # records have it redacted
+        schema["writeOnly"] = True  # records have it redacted
     examples: object = [node["example"]] if "example" in node else node.get("examples")
     if isinstance(examples, list) and len(_text_of(cast("object", examples))) <= _MAX_EXAMPLE:
-        found["examples"] = examples
+        schema["examples"] = examples
     if "default" in node and len(text := _text_of(node["default"])) <= _MAX_EXAMPLE:
-        said = found.get("description")
-        said = f"{said.rstrip()} " if isinstance(said, str) and said.strip() else ""
-        found["description"] = f"{said}Default: {text}."
+        description = schema.get("description")
+        description = f"{description.rstrip()} " if isinstance(description, str) and description.strip() else ""
+        schema["description"] = f"{description}Default: {text}."
 
 
 def _text_of(value: object) -> str:
@@ -359,18 +359,18 @@ def _without_null(key: str, value: Any) -> Any:  # JSON
     return cast("Any", value)
 
 
-def _modernised(node: Node, found: dict[str, Any]) -> dict[str, Any]:
+def _modernised(node: Node, schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema of 3.0 that allows null, if ``nullable`` or ``x-nullable`` of 2.0 does.
 
     They allow null wherever they stand, also beside ``enum`` and ``allOf``: documents mean that.
     """
     if node.get("nullable") is not True and node.get("x-nullable") is not True:
-        return found
-    kind, enum = found.get("type"), found.get("enum")
-    if isinstance(kind, str) and not any(key in found for key in ("allOf", "anyOf", "oneOf", "not")):
-        found["type"] = [kind, "null"]
+        return schema
+    kind, enum = schema.get("type"), schema.get("enum")
+    if isinstance(kind, str) and not any(key in schema for key in ("allOf", "anyOf", "oneOf", "not")):
+        schema["type"] = [kind, "null"]
         if isinstance(enum, list) and None not in enum:
-            found["enum"] = [*cast("list[Any]", enum), None]
-        return found
-    told = {key: found.pop(key) for key in ("title", "description") if key in found}
-    return {**told, "anyOf": [found, {"type": "null"}]}
+            schema["enum"] = [*cast("list[Any]", enum), None]
+        return schema
+    headings = {key: schema.pop(key) for key in ("title", "description") if key in schema}
+    return {**headings, "anyOf": [schema, {"type": "null"}]}

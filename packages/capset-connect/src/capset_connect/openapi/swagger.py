@@ -46,8 +46,8 @@ def servers_of(top: Node, schemes: object) -> list[Node]:
 
 def upgraded_body(document: Node, operation: Node, parameters: Mapping[tuple[str, str], Node]) -> Node | None:
     """Return the body that parameters in ``body`` or ``formData`` make, if there is one. Raises ``DefinitionError``."""
-    own = operation.get("consumes")
-    consumes = as_list("its consumes", document.get("consumes") if own is None else own)
+    declared_types = operation.get("consumes")
+    consumes = as_list("its consumes", document.get("consumes") if declared_types is None else declared_types)
     media = [declared for declared in consumes if isinstance(declared, str)]
     fields = {name: parameter for (where, name), parameter in parameters.items() if where == "formData"}
     if fields:
@@ -97,9 +97,14 @@ def _schema(parameter: Node) -> Node:
 
 def _style(where: str, parameter: Node) -> dict[str, Any]:
     """Return the style of a list; one that 3.0 does not have is refused as such."""
-    listed = parameter.get("collectionFormat") or "csv"
+    collection_format = parameter.get("collectionFormat") or "csv"
     styles = _QUERY_STYLES if where == "query" else {"csv": "simple"}
-    return {"style": styles.get(listed, listed) if isinstance(listed, str) else listed, "explode": listed == "multi"}
+    return {
+        "style": styles.get(collection_format, collection_format)
+        if isinstance(collection_format, str)
+        else collection_format,
+        "explode": collection_format == "multi",
+    }
 
 
 def _security_scheme(scheme: object) -> object:

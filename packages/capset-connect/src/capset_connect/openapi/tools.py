@@ -34,12 +34,12 @@ async def open_apis(kernel: Kernel, apis: Iterable[OpenApi]) -> AsyncGenerator[S
     for api in apis:
         if named.setdefault(api.name, api) is not api:
             raise DefinitionError(f"there are two APIs named {api.name!r}")
-    found: list[Capability] = []
+    capabilities: list[Capability] = []
     for api in named.values():
         client = OpenApiClient(api, kernel.secrets)
         pins = await pins_of(kernel, api, client.first_offers)
-        found.append(capability_of(client, pins, approved_in(kernel, api)))
-    yield found
+        capabilities.append(capability_of(client, pins, approved_in(kernel, api)))
+    yield capabilities
 
 
 def capability_of(client: OpenApiClient, pins: Sequence[ToolPin], approved: Approved | None) -> Capability:
@@ -72,7 +72,7 @@ def _tool(client: OpenApiClient, guard: Guard, name: str, shape: Mapping[str, An
         policies=policies,
         timeout=api.timeout,
         names=schema.names,
-        unknown=[one for key in names_of(shape) for one in unknown_arguments(api.rules, key, schema.names)],
+        unknown=[argument for key in names_of(shape) for argument in unknown_arguments(api.rules, key, schema.names)],
     )
     return make_tool(
         name,

@@ -55,21 +55,21 @@ class Upload:
     data: bytes
 
 
-def is_bytes(document: ApiDocument, what: str, schema: object) -> bool:
+def is_bytes(document: ApiDocument, label: str, schema: object) -> bool:
     """Whether a schema of a body can be that of bytes: it is absent, or that of a string."""
-    node: Node = document.resolved(what, cast("Node", schema)) if isinstance(schema, Mapping) else {}
+    node: Node = document.resolved(label, cast("Node", schema)) if isinstance(schema, Mapping) else {}
     return _is_string(node) and _COMPOSED.isdisjoint(node)
 
 
-def is_file(document: ApiDocument, what: str, schema: object) -> bool:
+def is_file(document: ApiDocument, label: str, schema: object) -> bool:
     """Whether a schema of a part is that of a file, which may be null. Fields that are read-only are none."""
     if not isinstance(schema, Mapping):
         return False
-    node = document.resolved(what, cast("Node", schema))
+    node = document.resolved(label, cast("Node", schema))
     for key in ("anyOf", "oneOf"):
-        options = [one for one in as_list(what, node.get(key)) if not _is_null(one)]
+        options = [option for option in as_list(label, node.get(key)) if not _is_null(option)]
         if len(options) == 1 and "type" not in node:
-            node = document.resolved(what, options[0])
+            node = document.resolved(label, options[0])
     return node.get("readOnly") is not True and _says_bytes(node)
 
 
@@ -83,17 +83,17 @@ def mentions_file(schema: object) -> bool:
     return _says_bytes(node) or any(map(mentions_file, node.values()))
 
 
-def file_fields(document: ApiDocument, what: str, schema: Node) -> dict[str, bool]:
+def file_fields(document: ApiDocument, label: str, schema: Node) -> dict[str, bool]:
     """Return the fields of a body that are files by name, and whether each takes several."""
-    found: dict[str, bool] = {}
-    for name, one in as_members(what, schema.get("properties")).items():
-        if is_file(document, what, one):
-            found[name] = False
-        elif isinstance(one, Mapping):
-            node = document.resolved(what, cast("Node", one))
-            if node.get("type") == "array" and is_file(document, what, node.get("items")):
-                found[name] = True
-    return found
+    files: dict[str, bool] = {}
+    for name, field in as_members(label, schema.get("properties")).items():
+        if is_file(document, label, field):
+            files[name] = False
+        elif isinstance(field, Mapping):
+            node = document.resolved(label, cast("Node", field))
+            if node.get("type") == "array" and is_file(document, label, node.get("items")):
+                files[name] = True
+    return files
 
 
 def takes_files(places: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -106,7 +106,7 @@ def upload_policy(owner: str, places: Mapping[str, Mapping[str, Any]]) -> Policy
 
     def decide(request: Request) -> Decision:
         if _READ in request.principal.permissions or not any(
-            "path" in one for one in _files_in(places, request.arguments or {})
+            "path" in file for file in _files_in(places, request.arguments or {})
         ):
             return allow()
         return deny(f"To send a file of the session needs the permission {_READ}")
@@ -121,23 +121,25 @@ async def with_uploads(
 
     Raises ``FileError``, and ``ToolError`` for base64 that is none and for more or larger files than a request has.
     """
-    reading, found = _UploadReader(ctx), dict(arguments)
+    reading, filled = _UploadReader(ctx), dict(arguments)
     for name, place in places.items():
-        if (value := found.get(name)) is None or not _is_file_place(place):
+        if (value := filled.get(name)) is None or not _is_file_place(place):
             continue
         if place.get("file") is True:
-            found[name] = await reading.upload(name, value)
+            filled[name] = await reading.upload(name, value)
             continue
         if not isinstance(value, dict):  # the document's schema may allow it; no form can be made of it
             continue
         fields = dict(cast("dict[str, Any]", value))
         for key, part in place["parts"].items():
-            if part.get("file") is True and (one := fields.get(key)) is not None:
-                several = isinstance(one, list)
-                files = [await reading.upload(key, item) for item in (cast("list[Any]", one) if several else [one])]
+            if part.get("file") is True and (source := fields.get(key)) is not None:
+                several = isinstance(source, list)
+                files = [
+                    await reading.upload(key, item) for item in (cast("list[Any]", source) if several else [source])
+                ]
                 fields[key] = files if several else files[0]
-        found[name] = fields
-    return found
+        filled[name] = fields
+    return filled
 
 
 class _UploadReader:
@@ -148,21 +150,21 @@ class _UploadReader:
         self._left = MAX_UPLOAD_BYTES
         self._count = 0
 
-    async def upload(self, argument: str, given: Mapping[str, str]) -> Upload:
+    async def upload(self, argument: str, file: Mapping[str, str]) -> Upload:
         """Return a file as an argument names it."""
         self._count += 1
         if self._count > _MAX_FILES:
             raise _refused(argument, f"a request has at most {_MAX_FILES} files")
-        if "path" in given:
-            stat = await self._ctx.files.stat(given["path"])
+        if "path" in file:
+            stat = await self._ctx.files.stat(file["path"])
             self._check(argument, stat.size_bytes if stat is not None else 0)
-            stat, data = await self._ctx.files.read(given["path"])
+            stat, data = await self._ctx.files.read(file["path"])
             name = stat.name
         else:
-            self._check(argument, len(given["base64"]) // 4 * 3 - 2)
-            name = re.split(r"[/\\]", given.get("name", ""))[-1]
+            self._check(argument, len(file["base64"]) // 4 * 3 - 2)
+            name = re.split(r"[/\\]", file.get("name", ""))[-1]
             try:
-                data = b64decode(given["base64"], validate=True)
+                data = b64decode(file["base64"], validate=True)
             except ValueError:
                 raise _refused(argument, "what stands in base64 is no base64") from None
         self._check(argument, len(data))
@@ -198,8 +200,8 @@ def _files_in(places: Mapping[str, Mapping[str, Any]], arguments: Mapping[str, A
             continue
         for key, part in place.get("parts", {}).items():
             if part.get("file") is True:
-                one = members.get(key)
-                items = cast("Iterable[Any]", one) if isinstance(one, list | tuple) else (one,)
+                entry = members.get(key)
+                items = cast("Iterable[Any]", entry) if isinstance(entry, list | tuple) else (entry,)
                 yield from (item for item in items if isinstance(item, Mapping))
 
 

@@ -34,8 +34,8 @@ def agents_of(kernel: Kernel) -> StoredAgents:
 
 async def made(agents: StoredAgents, url: str = "https://shop.example.com/mcp", **more: Any) -> AgentRow:
     """Store an agent with the server ``shop``."""
-    given = {"name": "seller", "capabilities": ["mcp:shop"], "mcp_servers": {"shop": {"url": url, **more}}}
-    return await agents.create("acme", AgentInput.model_validate(given), author=ROOT)
+    definition = {"name": "seller", "capabilities": ["mcp:shop"], "mcp_servers": {"shop": {"url": url, **more}}}
+    return await agents.create("acme", AgentInput.model_validate(definition), author=ROOT)
 
 
 def pin(row: AgentRow, name: str, description: str = "Sell.") -> ToolPin:
@@ -82,34 +82,36 @@ async def test_an_agent_with_a_damaged_pin_is_without_the_tools_and_says_so() ->
 
 @pytest.mark.spec("M26", "T45")
 async def test_what_is_approved_of_one_server_has_a_megabyte_at_most() -> None:
-    async with serving(shop().streamable_http_app()) as there, Kernel(store="memory://") as kernel:
+    async with serving(shop().streamable_http_app()) as server, Kernel(store="memory://") as kernel:
         agents = agents_of(kernel)
-        row = await made(agents, there.url)
-        (seen,) = await agents.servers.look(row)
-        wanted = {one.name: one.offer.hash for one in seen.tools if one.offer is not None}
+        row = await made(agents, server.url)
+        (report,) = await agents.servers.look(row)
+        hashes = {standing.name: standing.offer.hash for standing in report.tools if standing.offer is not None}
         await approve(kernel, *(pin(row, f"large{number}", "x" * 240_000) for number in range(5)))
         with pytest.raises(InvalidArguments, match="1,048,576 bytes at most"):
-            await agents.approve_tools("acme", row.id, "shop", wanted, by=ADA)
+            await agents.approve_tools("acme", row.id, "shop", hashes, by=ADA)
         await agents.servers.withdraw(row, "shop", ["large0"], ADA)
-        assert [one.name for one in await agents.approve_tools("acme", row.id, "shop", wanted, by=ADA)] == ["sell"]
+        assert [standing.name for standing in await agents.approve_tools("acme", row.id, "shop", hashes, by=ADA)] == [
+            "sell"
+        ]
 
 
 @pytest.mark.spec("M26", "M3")
 async def test_a_connection_is_shared_and_ends_with_the_kernel() -> None:
-    async with serving(shop().streamable_http_app()) as there:
+    async with serving(shop().streamable_http_app()) as server:
         async with Kernel(store="memory://") as kernel:
             agents = agents_of(kernel)
-            row = await made(agents, there.url)
-            (seen,) = await agents.servers.look(row)
-            wanted = {one.name: one.offer.hash for one in seen.tools if one.offer is not None}
-            await agents.approve_tools("acme", row.id, "shop", wanted, by=ADA)
-            for who in (ADA, Principal("bob", org="acme")):
+            row = await made(agents, server.url)
+            (report,) = await agents.servers.look(row)
+            hashes = {standing.name: standing.offer.hash for standing in report.tools if standing.offer is not None}
+            await agents.approve_tools("acme", row.id, "shop", hashes, by=ADA)
+            for principal in (ADA, Principal("bob", org="acme")):
                 loaded = await agents.loaded(row)
                 (chosen,) = kernel.compose(loaded.agent).chosen
                 (tool,) = chosen.capability.every_tool
-                async with kernel.open(loaded.agent, principal=who) as session:
+                async with kernel.open(loaded.agent, principal=principal) as session:
                     assert await session.call(tool) == "sold"
             assert [task.get_name() for task in asyncio.all_tasks()].count("mcp shop") == 1
-            discovered = [one["mcp-method"] for one in there.headers if "mcp-method" in one]
+            discovered = [headers["mcp-method"] for headers in server.headers if "mcp-method" in headers]
             assert discovered.count("server/discover") == 1
         assert "mcp shop" not in [task.get_name() for task in asyncio.all_tasks()]

@@ -58,7 +58,7 @@ async def test_one_who_is_no_administrator_changes_all_else_and_takes_it_away(st
         agents = StoredAgents(kernel, REGISTRY)
         row = await agents.create("acme", given("vault"), author=BOSS)
         row = await agents.change("acme", row.id, {"description": "x", "capabilities": ["safe", "lamp"]}, author=ADA)
-        assert (row.author, [one.id for one in row.capabilities]) == ("user:ada", ["vault", "lamp"])
+        assert (row.author, [capability.id for capability in row.capabilities]) == ("user:ada", ["vault", "lamp"])
         for status in ("archived", "active"):
             assert (await agents.change("acme", row.id, {"status": status}, author=ADA)).status == status
         for entry in (
@@ -74,7 +74,7 @@ async def test_one_who_is_no_administrator_changes_all_else_and_takes_it_away(st
             await agents.rollback("acme", row.id, 1, author=ADA)
         back = await agents.rollback("acme", row.id, 1, author=BOSS)
         page = await kernel.store.agents.versions(VersionQuery("acme", row.id))
-        assert [one.author for one in page.items] == ["user:boss", *(["user:ada"] * 4), "user:boss"]
+        assert [version.author for version in page.items] == ["user:boss", *(["user:ada"] * 4), "user:boss"]
         assert back == page.items[0]
 
 
@@ -102,8 +102,8 @@ async def test_where_what_there_was_cannot_be_told_it_is_asked_anew(store: str) 
 @pytest.mark.spec("P3")
 def test_equal_uses_need_nobody() -> None:
     first, second = (compose(Agent("a", uses=[vault.with_config(Reach(dsn=name))])) for name in ("x", "y"))
-    again = compose(Agent("b", uses=[lamp, vault.with_config(Reach(dsn="x"))]))
-    assert needs_admin(again, first) == ()
+    same_uses = compose(Agent("b", uses=[lamp, vault.with_config(Reach(dsn="x"))]))
+    assert needs_admin(same_uses, first) == ()
     assert needs_admin(second, first) == ("vault",)
     assert needs_admin(first, None) == ("vault",)
     assert needs_admin(compose(Agent("c", uses=[lamp])), first) == ()

@@ -32,11 +32,11 @@ async def test_an_agent_of_a_file_is_opened_again_as_it_was(store: str) -> None:
     agent = build_agent({"name": "keeper", "system_prompt": "Keep.", "capabilities": [ENTRY, "lamp"]}, REGISTRY, "here")
     plain = Agent("keeper", uses=[shelf.with_presets(), lamp])
     async with Kernel(store) as kernel:
-        for one in (agent, plain):
-            row = kernel.new_session(one, WHO)
-            again = await StoredAgents(kernel, REGISTRY).of_session(row)
-            assert again is not one
-            assert kernel.compose(again).static_hash == kernel.compose(one).static_hash == row.static_hash
+        for original in (agent, plain):
+            row = kernel.new_session(original, WHO)
+            reopened = await StoredAgents(kernel, REGISTRY).of_session(row)
+            assert reopened is not original
+            assert kernel.compose(reopened).static_hash == kernel.compose(original).static_hash == row.static_hash
         assert json.loads(row.definition)["capabilities"] == ["shelf", "lamp"]
 
 
@@ -98,5 +98,5 @@ async def test_a_config_that_does_not_come_back_as_it_was_is_no_part_of_a_file()
 async def test_an_agent_with_empty_declarations_is_still_a_file_s() -> None:
     async with Kernel("memory://") as kernel:
         row = kernel.new_session(Agent("a", tools=[], context=[], uses=[shelf]), WHO)
-        again = await StoredAgents(kernel, REGISTRY).of_session(row)
-        assert kernel.compose(again).static_hash == row.static_hash
+        reopened = await StoredAgents(kernel, REGISTRY).of_session(row)
+        assert kernel.compose(reopened).static_hash == row.static_hash

@@ -42,7 +42,7 @@ async def kept(kernel: Kernel, *capabilities: Capability) -> AgentRow:
 
 
 def ids_of(row: AgentRow) -> list[str]:
-    return [one.id for one in row.capabilities]
+    return [capability.id for capability in row.capabilities]
 
 
 @pytest.mark.spec("P3", "P4")
@@ -51,7 +51,7 @@ async def test_an_agent_whose_capability_has_gone_loads_without_it_and_says_so(s
         row = await kept(kernel)
         later = StoredAgents(kernel, Registry.of([ears]))
         loaded = await later.get("acme", row.id)
-        assert [one.name for one in loaded.agent.uses if not callable(one)] == ["ears"]
+        assert [use.name for use in loaded.agent.uses if not callable(use)] == ["ears"]
         assert loaded.row == row, "what is kept is kept: it may come back"
         (notice,) = loaded.notices
         assert "'eyes'" in notice
@@ -83,7 +83,7 @@ async def test_an_agent_whose_capabilities_have_come_to_clash_says_so_and_hides_
         await kernel.store.agents.create(replace(row, id=kernel.new_id(), capabilities=both))
         later = StoredAgents(kernel, Registry.of([eyes, ears, other_eyes]))
         page = await kernel.store.agents.list(AgentQuery("acme"))
-        clashing, fine = [await later.loaded(one) for one in page.items]
+        clashing, fine = [await later.loaded(stored) for stored in page.items]
         assert fine.notices == ()
         assert any("look" in notice for notice in clashing.notices)
         with pytest.raises(CapsetError):
@@ -149,5 +149,5 @@ async def test_a_server_leaves_alone_the_file_that_a_session_names(store: str) -
         named = with_file(row.definition, "agent", Path("/nowhere/agent.yaml"))
         assert read_definition(named)[1] == ("agent", Path("/nowhere/agent.yaml"))
         assert read_definition(row.definition) == (read_definition(named)[0], None)
-        found = await StoredAgents(kernel, Registry.of([eyes])).of_session(replace(row, definition=named))
-        assert [one.name for one in found.uses if not callable(one)] == ["eyes"]
+        reopened = await StoredAgents(kernel, Registry.of([eyes])).of_session(replace(row, definition=named))
+        assert [use.name for use in reopened.uses if not callable(use)] == ["eyes"]

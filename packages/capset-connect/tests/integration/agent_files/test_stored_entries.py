@@ -131,15 +131,15 @@ async def test_tools_are_called_and_recorded_under_their_names_here(store: str) 
     async with Kernel(store) as kernel:
         agents = StoredAgents(kernel, REGISTRY)
         row = await agents.create("acme", given(ENTRY), author=ADA)
-        who = Principal("ada", org="acme")
-        async with kernel.open((await agents.get("acme", row.id)).agent, principal=who) as session:
+        principal = Principal("ada", org="acme")
+        async with kernel.open((await agents.get("acme", row.id)).agent, principal=principal) as session:
             for name in ("torch", "shelf.torch", "bookshelf.torch"):
                 assert await _called(session, name, book="Ovid") == "Ovid is ashes"
             assert await _called(session, "s_look") == 7
             assert await _called(session, "burn", book="x") == 404
         records = await records_of(kernel.audit)
-        assert [one.tool for one in records] == ["torch", "torch", "torch", "s_look", "burn"]
-        assert {one.capability for one in records[:4]} == {"shelf"}
+        assert [record.tool for record in records] == ["torch", "torch", "torch", "s_look", "burn"]
+        assert {record.capability for record in records[:4]} == {"shelf"}
 
 
 async def _called(session: Session, name: str, **arguments: Any) -> Any:

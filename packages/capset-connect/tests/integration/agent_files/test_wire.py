@@ -48,9 +48,9 @@ def given(name: str, *capabilities: str) -> AgentInput:
 @pytest.mark.spec("P7", "P15")
 async def test_a_long_list_lets_others_have_their_turn() -> None:
     async with Kernel(store="memory://") as kernel:
-        made = StoredAgents(kernel, REGISTRY)
+        agents = StoredAgents(kernel, REGISTRY)
         for number in range(50):
-            await made.create("acme", given(f"a{number}", "eyes"), author=ADA)
+            await agents.create("acme", given(f"a{number}", "eyes"), author=ADA)
         ticks = 0
 
         async def tick() -> None:
@@ -73,18 +73,18 @@ async def test_a_version_that_cannot_be_composed_any_more_is_still_compared_as_i
         first = await agents.create("acme", given("keeper", "eyes"), author=ADA)
         both = (CapabilityRow("eyes"), CapabilityRow("other_eyes"))
         await kernel.store.agents.replace(replace(first, version=2, capabilities=both))
-        found = await diff_of(kernel, agents, first.id, 1, None, author=ADA, principal=WHO, env={})
-        assert (found.before, found.after, found.composition) == (1, 2, None)
-        assert [one.path for one in found.fields] == ["capabilities[other_eyes]"]
-        (notice,) = found.notices
+        diff = await diff_of(kernel, agents, first.id, 1, None, author=ADA, principal=WHO, env={})
+        assert (diff.before, diff.after, diff.composition) == (1, 2, None)
+        assert [field.path for field in diff.fields] == ["capabilities[other_eyes]"]
+        (notice,) = diff.notices
         assert notice.startswith("version 2: ")
         assert "look" in notice
-        assert found.plain()["composition"] is None
+        assert diff.plain()["composition"] is None
         gone = StoredAgents(kernel, Registry.of([other_eyes]))
-        found = await diff_of(kernel, gone, first.id, 1, 2, author=ADA, principal=WHO, env={})
-        assert found.composition is not None
-        assert [one.name for one in found.composition.tools.came] == ["look"]
-        assert all("'eyes' is gone" in notice for notice in found.notices)
+        diff = await diff_of(kernel, gone, first.id, 1, 2, author=ADA, principal=WHO, env={})
+        assert diff.composition is not None
+        assert [came.name for came in diff.composition.tools.came] == ["look"]
+        assert all("'eyes' is gone" in notice for notice in diff.notices)
         with pytest.raises(NotFound):
             await diff_of(kernel, agents, first.id, 1, 2, author=ADA, principal=Principal("eve", org="evil"), env={})
 
@@ -96,10 +96,10 @@ async def test_large_numbers_are_told_apart(store: str) -> None:
         row = await agents.create("acme", AgentInput(name="keeper", static_context={"big": 2**70}), author=ADA)
         await agents.change("acme", row.id, {"tags": ["x"]}, author=ADA)
         await agents.change("acme", row.id, {"static_context": {"big": 2**70 + 1}}, author=ADA)
-        found = await diff_of(kernel, agents, row.id, 1, 2, author=ADA, principal=WHO, env={})
-        assert [one.path for one in found.fields] == ["tags[0]"]
-        found = await diff_of(kernel, agents, row.id, 1, 3, author=ADA, principal=WHO, env={})
-        assert [(one.path, one.kind) for one in found.fields] == [
+        diff = await diff_of(kernel, agents, row.id, 1, 2, author=ADA, principal=WHO, env={})
+        assert [field.path for field in diff.fields] == ["tags[0]"]
+        diff = await diff_of(kernel, agents, row.id, 1, 3, author=ADA, principal=WHO, env={})
+        assert [(field.path, field.kind) for field in diff.fields] == [
             ("static_context.big", "changed"),
             ("tags[0]", "added"),
         ]
@@ -110,17 +110,17 @@ async def test_a_preview_is_for_whoever_asks(store: str) -> None:
     guarded = Capability("guarded", tools=[tool(effect="read", permissions={"a:b"})(_peek)])
     async with Kernel(store=store) as kernel:
         agents = StoredAgents(kernel, Registry.of([guarded]))
-        found = await agents.preview(given("keeper", "guarded"))
-        for who, in_play in ((WHO, False), (Principal("bob", permissions={"a:b"}), True)):
-            shape = await shown_preview(kernel, found, author=ADA, principal=who, env={})
+        preview = await agents.preview(given("keeper", "guarded"))
+        for principal, in_play in ((WHO, False), (Principal("bob", permissions={"a:b"}), True)):
+            shape = await shown_preview(kernel, preview, author=ADA, principal=principal, env={})
             assert shape.snapshot is not None
-            assert [one.in_play for one in shape.snapshot.tools] == [in_play]
+            assert [listed_tool.in_play for listed_tool in shape.snapshot.tools] == [in_play]
 
 
 @pytest.mark.realtime
 @pytest.mark.spec("P7", "P15")
 async def test_two_previews_are_worked_out_at_once() -> None:
-    running, most, lock = 0, 0, Lock()
+    running, highest, lock = 0, 0, Lock()
 
     class Slow(BaseModel):
         size: int
@@ -128,10 +128,10 @@ async def test_two_previews_are_worked_out_at_once() -> None:
         @field_validator("size")
         @classmethod
         def _wait(cls, size: int) -> int:
-            nonlocal running, most
+            nonlocal running, highest
             with lock:
                 running += 1
-                most = max(most, running)
+                highest = max(highest, running)
             time.sleep(0.02)
             with lock:
                 running -= 1
@@ -140,25 +140,25 @@ async def test_two_previews_are_worked_out_at_once() -> None:
     async with Kernel(store="memory://") as kernel:
         agents = StoredAgents(kernel, Registry.of([Capability("slow", config=Slow)]))
         entry = CapabilityEntry(id="slow", config={"size": 1})
-        wanted = AgentInput(name="keeper", capabilities=[entry])
-        found = await asyncio.gather(*(agents.preview(wanted) for _ in range(6)))
-        assert [one.problems for one in found] == [()] * 6
-        assert most == 2
+        definition = AgentInput(name="keeper", capabilities=[entry])
+        previews = await asyncio.gather(*(agents.preview(definition) for _ in range(6)))
+        assert [preview.problems for preview in previews] == [()] * 6
+        assert highest == 2
 
 
 @pytest.mark.spec("P7")
 async def test_a_preview_leaves_nothing_behind() -> None:
     async with Kernel(store="memory://") as kernel:
         agents = StoredAgents(kernel, REGISTRY)
-        seen: list[weakref.ref[Agent]] = []
+        references: list[weakref.ref[Agent]] = []
         for _ in range(10):
-            found = await agents.preview(given("keeper", "eyes"))
-            await shown_preview(kernel, found, author=ADA, principal=WHO, env={})
-            assert found.agent is not None
-            seen.append(weakref.ref(found.agent))
-            del found
+            preview = await agents.preview(given("keeper", "eyes"))
+            await shown_preview(kernel, preview, author=ADA, principal=WHO, env={})
+            assert preview.agent is not None
+            references.append(weakref.ref(preview.agent))
+            del preview
         gc.collect()
-        assert sum(one() is not None for one in seen) <= 2, "an idle thread holds its last result"
+        assert sum(reference() is not None for reference in references) <= 2, "an idle thread holds its last result"
 
 
 async def _peek() -> str:

@@ -57,7 +57,7 @@ class Keys:
 def test_the_tool_of_a_built_in_action_is_installed(name: str, named: str) -> None:
     capability, _, tool_name = named.partition(".")
     assert tool_name == name.replace("-", "_")
-    assert tool_name in {one.name for one in Registry.installed().get(capability).every_tool}
+    assert tool_name in {installed.name for installed in Registry.installed().get(capability).every_tool}
 
 
 @pytest.mark.spec("G8", "G27")
@@ -69,18 +69,21 @@ async def test_a_built_in_action_is_the_installed_tool_under_the_files_name(name
         capabilities:
           http: {{allow: [example.com]}}
     """
-    found = read(tmp_path, text, registry=REGISTRY)
-    (made,) = found.tools
-    assert (made.name, made.title, made.description) == (name, "HTTP GET", "Fetch.")
-    assert made.permissions == {"http:read", "net:use"}
-    assert (made.limits, made.timeout) == ((Limit(5, "1m"),), 30)
-    assert found.actions[name].source == "http.http_get"
-    half, whole = (Principal(who, permissions=held) for who, held in (("a", ["http:read"]), ("b", made.permissions)))
+    configuration = read(tmp_path, text, registry=REGISTRY)
+    (borrowed,) = configuration.tools
+    assert (borrowed.name, borrowed.title, borrowed.description) == (name, "HTTP GET", "Fetch.")
+    assert borrowed.permissions == {"http:read", "net:use"}
+    assert (borrowed.limits, borrowed.timeout) == ((Limit(5, "1m"),), 30)
+    assert configuration.actions[name].source == "http.http_get"
+    half, full = (
+        Principal(user, permissions=permissions)
+        for user, permissions in (("a", ["http:read"]), ("b", borrowed.permissions))
+    )
     kernel = Kernel("memory://", secrets=Keys())
     async with kernel:
-        async with kernel.open(found.agent, principal=half) as session:
+        async with kernel.open(configuration.agent, principal=half) as session:
             assert not (await session.try_message(session.message(name, {"url": "x"}))).success
-        async with kernel.open(found.agent, principal=whole) as session:
+        async with kernel.open(configuration.agent, principal=full) as session:
             result = await session.try_message(session.message(name, {"url": "x"}))
             assert result.data == "x of ['example.com'] with the HTTP_KEY"
             assert set(session.snapshot.tools) == {name}, "the tools that nobody named stay out"
@@ -96,25 +99,25 @@ async def test_one_tool_may_be_two_actions_and_one_of_a_preset_is_switched_on(tm
           - {name: fetch, tool: http.http_get, limits: 1/1h}
           - {name: post, tool: http.http_post, permissions: [http:write]}
     """
-    found = read(tmp_path, text, registry=REGISTRY)
-    who = Principal("ada", permissions=["http:read", "http:write"])
-    async with Kernel("memory://") as kernel, kernel.open(found.agent, principal=who) as session:
+    configuration = read(tmp_path, text, registry=REGISTRY)
+    principal = Principal("ada", permissions=["http:read", "http:write"])
+    async with Kernel("memory://") as kernel, kernel.open(configuration.agent, principal=principal) as session:
         assert set(session.snapshot.tools) == {"http-get", "fetch", "post"}
         assert (await session.try_message(session.message("post", {"url": "x"}))).data == "x"
 
 
 @pytest.mark.spec("G27")
 async def test_a_capability_of_which_no_tool_is_named_brings_them_all(tmp_path: Path) -> None:
-    found = read(tmp_path, "capabilities: {http: {}}", registry=REGISTRY)
-    who = Principal("ada", permissions=["http:read"])
-    async with Kernel("memory://") as kernel, kernel.open(found.agent, principal=who) as session:
+    configuration = read(tmp_path, "capabilities: {http: {}}", registry=REGISTRY)
+    principal = Principal("ada", permissions=["http:read"])
+    async with Kernel("memory://") as kernel, kernel.open(configuration.agent, principal=principal) as session:
         assert set(session.snapshot.tools) == {"http_get", "http_post"}
 
 
 @pytest.mark.spec("G8", "G27")
 def test_a_file_takes_nothing_away_and_says_nothing_twice(tmp_path: Path) -> None:
-    (made,) = read(tmp_path, "actions: [{name: email-send}]", registry=REGISTRY).tools
-    assert (made.permissions, made.limits, made.approval) == ({"email:send"}, (Limit(10, "1h"),), "ask")
+    (borrowed,) = read(tmp_path, "actions: [{name: email-send}]", registry=REGISTRY).tools
+    assert (borrowed.permissions, borrowed.limits, borrowed.approval) == ({"email:send"}, (Limit(10, "1h"),), "ask")
     text = """\
         actions:
           - name: email-send
@@ -126,19 +129,19 @@ def test_a_file_takes_nothing_away_and_says_nothing_twice(tmp_path: Path) -> Non
           - {name: y, tool: http}
           - {name: z, tool: kits.http_post}
     """
-    found = {path: message for _, path, message in refused(tmp_path, text, registry=REGISTRY)}
-    assert found.keys() == {
+    messages = {path: message for _, path, message in refused(tmp_path, text, registry=REGISTRY)}
+    assert messages.keys() == {
         *("actions.0.approval", "actions.0.parameters", "actions.0.effect"),
         *("actions.1", "actions.2.tool", "actions.3.tool", "capabilities.kits"),
     }
-    assert "unknown capability 'database'" in found["actions.1"]
-    assert "did you mean 'http_get'?" in found["actions.2.tool"]
-    assert "stands in a toolkit" in found["capabilities.kits"]
+    assert "unknown capability 'database'" in messages["actions.1"]
+    assert "did you mean 'http_get'?" in messages["actions.2.tool"]
+    assert "stands in a toolkit" in messages["capabilities.kits"]
 
 
 @pytest.mark.spec("G27")
 @pytest.mark.parametrize(
-    ("actions", "told"),
+    ("actions", "instructions"),
     [
         ("{name: http-get}", "Ask with `http-get`, send with `http_post`."),
         ("{name: http_get}", "Ask with `http_get`, send with `http_post`."),
@@ -150,7 +153,7 @@ def test_a_file_takes_nothing_away_and_says_nothing_twice(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_instructions_name_the_tools_as_the_file_does(actions: str, told: str, tmp_path: Path) -> None:
+def test_instructions_name_the_tools_as_the_file_does(actions: str, instructions: str, tmp_path: Path) -> None:
     taught = Capability(
         "http",
         tools=[http_get, http_post],
@@ -158,13 +161,13 @@ def test_instructions_name_the_tools_as_the_file_does(actions: str, told: str, t
         secrets=["HTTP_KEY"],
         instructions="Ask with `http_get`, send with `http_post`.",
     )
-    found = read(tmp_path, f"actions: [{actions}]", registry=Registry.of([taught]))
-    assert compose(found.agent).instructions == (told,)
+    configuration = read(tmp_path, f"actions: [{actions}]", registry=Registry.of([taught]))
+    assert compose(configuration.agent).instructions == (instructions,)
 
 
 async def test_a_narrowed_capability_is_not_opened_again_as_the_whole(tmp_path: Path) -> None:
-    found = read(tmp_path, "actions: [{name: http-get}]", registry=REGISTRY)
-    assert "the narrowed tools of http" in definition_of(found.agent)
+    configuration = read(tmp_path, "actions: [{name: http-get}]", registry=REGISTRY)
+    assert "the narrowed tools of http" in definition_of(configuration.agent)
 
 
 async def test_only_what_is_used_is_found_by_its_origin(tmp_path: Path) -> None:
@@ -179,6 +182,6 @@ async def test_only_what_is_used_is_found_by_its_origin(tmp_path: Path) -> None:
             return error.message
 
     registry = Registry.of([Capability("peeker", tools=[peek])])
-    found = read(tmp_path, "actions: [{name: peek, tool: peeker.peek}]", registry=registry)
-    async with Kernel("memory://") as kernel, kernel.open(found.agent, principal=Principal("ada")) as session:
+    configuration = read(tmp_path, "actions: [{name: peek, tool: peeker.peek}]", registry=registry)
+    async with Kernel("memory://") as kernel, kernel.open(configuration.agent, principal=Principal("ada")) as session:
         assert "not used by" in str((await session.try_message(session.message("peek", {}))).data)

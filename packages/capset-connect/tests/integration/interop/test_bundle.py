@@ -31,19 +31,19 @@ def forecast(city: str) -> str:
 AGENT = BundledAgent(["--agent", "a.yaml"], {"a.yaml": b"name: helper\n", "handlers/x.py": b"x = 1\n"})
 
 
-def bundle(agent: BundledAgent = AGENT, **given: Any) -> Bundle:
-    return export_bundle(seen([forecast], "weather:read"), agent, **{"version": "1.0.0", "author": "Ada", **given})
+def bundle(agent: BundledAgent = AGENT, **options: Any) -> Bundle:
+    return export_bundle(seen([forecast], "weather:read"), agent, **{"version": "1.0.0", "author": "Ada", **options})
 
 
-def files(found: Bundle) -> dict[str, bytes]:
-    with zipfile.ZipFile(io.BytesIO(found.content)) as archive:
+def files(built: Bundle) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(built.content)) as archive:
         assert archive.testzip() is None
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def command_of(found: Bundle) -> list[str]:
+def command_of(built: Bundle) -> list[str]:
     """Return the arguments that the bundle's server gives to ``capset``."""
-    (call,) = [one for one in ast.walk(ast.parse(files(found)["server.py"])) if isinstance(one, ast.Call)]
+    (call,) = [node for node in ast.walk(ast.parse(files(built)["server.py"])) if isinstance(node, ast.Call)]
     (command,) = map(ast.literal_eval, call.args)
     return command
 
@@ -54,11 +54,11 @@ def bundle_for(principal: Principal, env: Mapping[str, Any] | None = None) -> Bu
 
 @pytest.mark.spec("W27")
 def test_a_bundle_has_its_agent_and_starts_it_for_the_same_principal() -> None:
-    found = bundle(requirements=["capset[web]", "weather-tools>=1,<2"])
-    inside = files(found)
+    built = bundle(requirements=["capset[web]", "weather-tools>=1,<2"])
+    inside = files(built)
     assert set(inside) == {"manifest.json", "pyproject.toml", "server.py", "a.yaml", "handlers/x.py"}
     manifest = json.loads(inside["manifest.json"])
-    assert manifest == found.manifest.content
+    assert manifest == built.manifest.content
     assert manifest["tools"] == [{"name": "forecast", "description": "Say how the weather will be."}]
     assert manifest["server"]["entry_point"] == "server.py"
     assert manifest["server"]["mcp_config"]["args"][-1] == "server.py"
@@ -68,10 +68,10 @@ def test_a_bundle_has_its_agent_and_starts_it_for_the_same_principal() -> None:
         "CAPSET_ATTRIBUTES": "{}",
     }
     options = ["--agent", "a.yaml", "--principal", "ada", "--grant", "weather:read"]
-    assert command_of(found) == ["mcp", "serve", *options]
+    assert command_of(built) == ["mcp", "serve", *options]
     project = tomllib.loads(inside["pyproject.toml"].decode())["project"]
-    own, *others = project["dependencies"]
-    assert own.startswith("capset[mcp]==")
+    package, *others = project["dependencies"]
+    assert package.startswith("capset[mcp]==")
     assert others == ["capset[web]", "weather-tools>=1,<2"]
     assert (project["name"], project["version"]) == ("helper-bundle", "0")
 
@@ -85,7 +85,7 @@ def test_equal_agents_give_equal_bytes() -> None:
 
 @pytest.mark.spec("W27")
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"version": "1"}, "a version of three numbers was expected"),
         ({"author": " "}, "a bundle needs an author"),
@@ -110,9 +110,9 @@ def test_equal_agents_give_equal_bytes() -> None:
         ({"version": "1.0.١"}, "a version of three numbers was expected"),  # a digit of another script
     ],
 )
-def test_what_cannot_be_in_a_bundle_is_refused(given: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_in_a_bundle_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
-        bundle(**given)
+        bundle(**options)
 
 
 @pytest.mark.spec("W27")
@@ -120,9 +120,9 @@ def test_a_file_brings_those_that_it_names(tmp_path: Path) -> None:
     (tmp_path / "handlers").mkdir()
     (tmp_path / "handlers" / "x.py").write_text("x = 1\n", encoding="utf-8")
     (tmp_path / "a.yaml").write_text("agent: helper\n", encoding="utf-8")
-    found = bundled_file("--config", tmp_path / "a.yaml", ["./handlers/x.py", "handlers/x.py"])
-    assert list(found.options) == ["--config", "a.yaml"]
-    assert found.files == {"a.yaml": b"agent: helper\n", "handlers/x.py": b"x = 1\n"}
+    agent = bundled_file("--config", tmp_path / "a.yaml", ["./handlers/x.py", "handlers/x.py"])
+    assert list(agent.options) == ["--config", "a.yaml"]
+    assert agent.files == {"a.yaml": b"agent: helper\n", "handlers/x.py": b"x = 1\n"}
     with pytest.raises(DefinitionError, match="cannot be read: No such file"):
         bundled_file("--config", tmp_path / "a.yaml", ["./y.py"])
 
@@ -130,33 +130,33 @@ def test_a_file_brings_those_that_it_names(tmp_path: Path) -> None:
 @pytest.mark.spec("W27")
 @pytest.mark.parametrize("version", ["0.0.1", "1.0.0-rc.1", "1.0.0+build.01", "10.20.30-x-y.0+a"])
 def test_a_version_is_one_of_semantic_versioning(version: str) -> None:
-    found = bundle(version=version)
-    assert found.manifest.content["version"] == version
-    assert tomllib.loads(files(found)["pyproject.toml"].decode())["project"]["version"] == "0"
+    built = bundle(version=version)
+    assert built.manifest.content["version"] == version
+    assert tomllib.loads(files(built)["pyproject.toml"].decode())["project"]["version"] == "0"
 
 
 @pytest.mark.spec("W27")
 def test_what_can_be_read_of_the_principal_is_told() -> None:
-    who = Principal("ada", permissions=["weather:read"], attributes={"tier": "pro"})
-    found = bundle_for(who, {"region": "eu"})
-    assert found.manifest.warnings == (
+    principal = Principal("ada", permissions=["weather:read"], attributes={"tier": "pro"})
+    built = bundle_for(principal, {"region": "eu"})
+    assert built.manifest.warnings == (
         "server.py can be read by all who have the bundle: principal ada, permissions weather:read, attributes tier, "
         "environment region",
     )
-    assert command_of(found)[-4:] == ["--attribute", 'tier="pro"', "--env", 'region="eu"']
+    assert command_of(built)[-4:] == ["--attribute", 'tier="pro"', "--env", 'region="eu"']
 
 
 @pytest.mark.spec("W27")
 @pytest.mark.parametrize(
-    ("attributes", "env", "told"),
+    ("attributes", "env", "message"),
     [
         ({"api_key": "x"}, {}, "--attribute api_key: 'api_key' is the name of a secret"),
         ({}, {"password": "x"}, "--env password: 'password' is the name of a secret"),
         ({}, {"db": {"hosts": [{"password": "x"}]}}, "--env db: 'password' is the name of a secret"),
     ],
 )
-def test_secrets_are_in_no_bundle(attributes: dict[str, Any], env: dict[str, Any], told: str) -> None:
-    with pytest.raises(DefinitionError, match=told):
+def test_secrets_are_in_no_bundle(attributes: dict[str, Any], env: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         bundle_for(Principal("ada", permissions=["weather:read"], attributes=attributes), env)
 
 
@@ -182,8 +182,8 @@ def test_any_character_is_in_the_command_as_it_is() -> None:
 @pytest.mark.realtime
 @pytest.mark.spec("W27")
 def test_a_file_of_the_bundle_hides_no_module(tmp_path: Path) -> None:
-    found = bundle(BundledAgent(["--help"], {"calendar.py": b"raise SystemExit('hidden')\n"}))
-    with zipfile.ZipFile(io.BytesIO(found.content)) as archive:
+    built = bundle(BundledAgent(["--help"], {"calendar.py": b"raise SystemExit('hidden')\n"}))
+    with zipfile.ZipFile(io.BytesIO(built.content)) as archive:
         archive.extractall(tmp_path)
     # Its imports alone: nothing is served.
     text = (tmp_path / "server.py").read_text("utf-8").rpartition("\napp(")[0]

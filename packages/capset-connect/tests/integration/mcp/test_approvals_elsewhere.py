@@ -16,8 +16,8 @@ from tests.helpers.connect.mcp.urls import declared, serving
 @pytest.mark.spec("M5")
 async def test_a_change_that_was_approved_is_asked_for_before_it_is_refused() -> None:
     tool: dict[str, Any] = dict(ADD)
-    async with serving(scripted(plain(), tool)) as there:
-        server = declared(there)
+    async with serving(scripted(plain(), tool)) as upstream:
+        server = declared(upstream)
         async with McpConnection(server, NONE) as running, McpConnection(server, NONE) as approver:
             await running.offers()
             tool["description"] = "Add, in another way."  # nothing tells it

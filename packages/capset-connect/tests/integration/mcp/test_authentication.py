@@ -65,13 +65,13 @@ class Guarded:
             await self._answer(request)(scope, receive, send)
 
     def _answer(self, request: Request) -> Response:
-        here = str(request.base_url).rstrip("/")
-        issuer = self.issuer or here
+        base_url = str(request.base_url).rstrip("/")
+        issuer = self.issuer or base_url
         match request.url.path:
             case "/.well-known/oauth-protected-resource/mcp":
-                return JSONResponse({"resource": f"{here}/mcp", "authorization_servers": [issuer]})
+                return JSONResponse({"resource": f"{base_url}/mcp", "authorization_servers": [issuer]})
             case "/.well-known/oauth-authorization-server":
-                places = {"token_endpoint": f"{here}/token", "authorization_endpoint": f"{here}/authorize"}
+                places = {"token_endpoint": f"{base_url}/token", "authorization_endpoint": f"{base_url}/authorize"}
                 return JSONResponse({"issuer": issuer, "response_types_supported": ["code"], **places})
             case "/token":
                 self.asked.append(dict(request.headers))
@@ -84,16 +84,16 @@ class Guarded:
                 return Response(status_code=404)
 
 
-def guarded(there: There, **options: Any) -> McpServer:
-    kept = Kept()
+def guarded(upstream: There, **options: Any) -> McpServer:
+    token_store = Kept()
 
     async def auth(secrets: Secrets) -> ClientCredentialsOAuthProvider:
         secret = await secrets.get("BOOKS") or ""
-        issuer = f"http://{there.host}"
-        storage = cast("TokenStorage", kept)
-        return ClientCredentialsOAuthProvider(there.url, storage, "capset", secret, issuer=issuer)
+        issuer = f"http://{upstream.host}"
+        storage = cast("TokenStorage", token_store)
+        return ClientCredentialsOAuthProvider(upstream.url, storage, "capset", secret, issuer=issuer)
 
-    return declared(there, auth=auth, **options)
+    return declared(upstream, auth=auth, **options)
 
 
 SECRETS: Mapping[str, str] = {"BOOKS": "s3cret", "TEAM": "t-1"}
@@ -102,22 +102,24 @@ SECRETS: Mapping[str, str] = {"BOOKS": "s3cret", "TEAM": "t-1"}
 @pytest.mark.spec("M18", "M2")
 async def test_a_flow_gets_a_token_with_secrets_of_the_kernel_and_headers_stay_with_their_server() -> None:
     app = Guarded()
-    async with serving(app) as there:
-        async with opened(guarded(there, headers={"X-Team": "${TEAM}"}), secrets=SECRETS) as site:
+    async with serving(app) as upstream:
+        async with opened(guarded(upstream, headers={"X-Team": "${TEAM}"}), secrets=SECRETS) as site:
             assert await site.call("books_echo") == "done"
             app.token = "second"  # the first is not taken any more
             assert await site.call("books_echo") == "done"
-        assert [one.get("x-team") for one in there.headers if one.get("mcp-method") == "tools/call"][-1] == "t-1"
+        assert [headers.get("x-team") for headers in upstream.headers if headers.get("mcp-method") == "tools/call"][
+            -1
+        ] == "t-1"
     assert len(app.asked) == 2
     basic = base64.b64encode(b"capset:s3cret").decode()
-    assert {one["authorization"] for one in app.asked} == {f"Basic {basic}"}
-    assert not any("x-team" in one for one in app.asked)
+    assert {headers["authorization"] for headers in app.asked} == {f"Basic {basic}"}
+    assert not any("x-team" in headers for headers in app.asked)
 
 
 @pytest.mark.spec("M18", "M2", "T43")
 async def test_a_server_leads_a_flow_to_no_internal_address() -> None:
-    async with serving(Guarded()) as secret, serving(Guarded(issuer=f"http://{secret.host}")) as there:
-        async with McpConnection(guarded(there), NONE) as connection:
+    async with serving(Guarded()) as secret, serving(Guarded(issuer=f"http://{secret.host}")) as upstream:
+        async with McpConnection(guarded(upstream), NONE) as connection:
             with pytest.raises(CapsetError, match="leads to an address that is not public"):
                 await connection.offers()
         assert secret.headers == []
@@ -126,11 +128,11 @@ async def test_a_server_leads_a_flow_to_no_internal_address() -> None:
 @pytest.mark.spec("M18")
 async def test_a_flow_that_fails_is_told_and_a_call_that_needs_it_does_not_hang() -> None:
     app = Guarded(is_open=False)
-    async with serving(app) as there, McpConnection(guarded(there), NONE) as connection:
+    async with serving(app) as upstream, McpConnection(guarded(upstream), NONE) as connection:
         with pytest.raises(TransientError, match=r"its authorization failed: .*401"):
             await connection.offers()
     app.is_open = True
-    async with serving(app) as there, opened(guarded(there), secrets=SECRETS) as site:
+    async with serving(app) as upstream, opened(guarded(upstream), secrets=SECRETS) as site:
         assert await site.call("books_echo") == "done"
         app.token, app.is_open = "second", False
         with pytest.raises(TransientError, match="cannot be reached"):
@@ -139,14 +141,14 @@ async def test_a_flow_that_fails_is_told_and_a_call_that_needs_it_does_not_hang(
 
 @pytest.mark.spec("M18")
 def test_what_cannot_be_meant_is_refused() -> None:
-    there: dict[str, Any] = {"name": "books", "url": "https://example.com/mcp"}
+    options: dict[str, Any] = {"name": "books", "url": "https://example.com/mcp"}
 
     async def auth(_: Secrets) -> httpx2.Auth:
         return httpx2.BasicAuth("ada", "x")
 
     with pytest.raises(DefinitionError, match="auth must be a function of the secrets"):
-        McpServer(**there, auth=cast("Any", "Bearer x"))
+        McpServer(**options, auth=cast("Any", "Bearer x"))
     with pytest.raises(DefinitionError, match="Authorization or auth, not both"):
-        McpServer(**there, auth=auth, headers={"authorization": "Bearer x"})
+        McpServer(**options, auth=auth, headers={"authorization": "Bearer x"})
     with pytest.raises(DefinitionError, match="auth means nothing for one with a command"):
         McpServer(name="books", command=["books"], auth=auth)

@@ -75,8 +75,8 @@ class Server:
         if result is None:
             return JSONResponse({**answer, "error": {"code": -32601, "message": "no"}})
         headers = {"mcp-session-id": "s-1"} if message["method"] == "initialize" else {}
-        own = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if self.version == NEWEST else {}
-        return JSONResponse({**answer, "result": {**own, **result}}, headers=headers)
+        envelope = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if self.version == NEWEST else {}
+        return JSONResponse({**answer, "result": {**envelope, **result}}, headers=headers)
 
     async def _result(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "own", "version": "1"}}
@@ -107,7 +107,7 @@ async def _closing() -> AsyncIterator[bytes]:
 @pytest.mark.parametrize("version", [OLDER, NEWEST])
 async def test_an_answer_that_is_too_long_is_the_failure_of_its_own_call(version: str) -> None:
     server = Server(version, is_slow=True)
-    async with serving(server) as there, McpConnection(declared(there, message_bytes=20_000), NONE) as connection:
+    async with serving(server) as upstream, McpConnection(declared(upstream, message_bytes=20_000), NONE) as connection:
         await connection.offers()
         slow = asyncio.create_task(connection.call("slow", {}, None))
         await until(lambda: server.begun == ["slow"])
@@ -123,7 +123,7 @@ async def test_an_answer_that_is_too_long_is_the_failure_of_its_own_call(version
 @pytest.mark.spec("M3")
 async def test_the_end_of_a_session_that_is_not_answered_holds_up_no_other_connection() -> None:
     server = Server(OLDER)
-    async with serving(server) as there, McpConnection(declared(there), NONE) as connection:
+    async with serving(server) as upstream, McpConnection(declared(upstream), NONE) as connection:
         await connection.offers()
         server.ends.clear()
         connection.release()
@@ -135,13 +135,13 @@ async def test_the_end_of_a_session_that_is_not_answered_holds_up_no_other_conne
 @pytest.mark.spec("M3")
 async def test_those_who_wait_for_a_list_wait_once() -> None:
     server = Server()
-    async with serving(server) as there, McpConnection(declared(there, start_timeout=0.5), NONE) as connection:
+    async with serving(server) as upstream, McpConnection(declared(upstream, start_timeout=0.5), NONE) as connection:
         await connection.offers()
         server.lists.clear()
         before = server.listings
-        asked = [connection.offers(at_once=True) for _ in range(20)]
-        found = await asyncio.gather(*asked, return_exceptions=True)
-        assert {type(one) for one in found} == {TransientError}
+        calls = [connection.offers(at_once=True) for _ in range(20)]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {TransientError}
         assert server.listings == before + 1
         server.lists.set()
         assert len(await connection.offers(at_once=True)) == 2
@@ -150,17 +150,17 @@ async def test_those_who_wait_for_a_list_wait_once() -> None:
 @pytest.mark.spec("M4")
 async def test_a_server_that_has_its_stream_opened_without_end_is_cut_off() -> None:
     server = Server(OLDER, has_streams=True)
-    async with serving(server) as there, McpConnection(declared(there), NONE) as connection:
+    async with serving(server) as upstream, McpConnection(declared(upstream), NONE) as connection:
         await connection.offers()
         await until(lambda: not connection.is_connected)
-        seen = server.streams
+        streams = server.streams
         await moment(0.3)
-        assert server.streams == seen < 50
+        assert server.streams == streams < 50
 
 
 @pytest.mark.spec("M4", "T43")
 async def test_interim_answers_without_end_are_no_answer() -> None:
-    async def hinting(asked: net.Asked, writer: asyncio.StreamWriter) -> None:
+    async def hinting(request: net.Asked, writer: asyncio.StreamWriter) -> None:
         while True:
             writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n")
             await writer.drain()
@@ -220,11 +220,11 @@ async def test_a_tool_that_is_another_one_after_a_new_start_is_not_called_once(t
 @pytest.mark.spec("M4", "M5")
 async def test_a_tool_that_has_a_twin_now_is_not_called_though_one_of_them_is_as_approved(tmp_path: Path) -> None:
     server, store = Server(), f"sqlite:///{tmp_path}/a.db"
-    async with serving(server) as there:
-        async with opened(declared(there), store) as site:
+    async with serving(server) as upstream:
+        async with opened(declared(upstream), store) as site:
             await site.call("books_slow")
         server.names.append("slow")
-        async with opened(declared(there), store) as site:
+        async with opened(declared(upstream), store) as site:
             with pytest.raises(PermissionDenied, match="its server lists another tool of this name"):
                 await site.call("books_slow")
     assert server.worked == ["slow"]
@@ -233,12 +233,12 @@ async def test_a_tool_that_has_a_twin_now_is_not_called_though_one_of_them_is_as
 @pytest.mark.spec("M5")
 async def test_nothing_is_sent_on_a_connection_that_has_not_said_which_tools_it_has() -> None:
     server = Server()
-    async with serving(server) as there, McpConnection(declared(there), NONE) as connection:
+    async with serving(server) as upstream, McpConnection(declared(upstream), NONE) as connection:
         await connection.offers()
         connection.release()
-        for asked in (connection.call("slow", {}, None), connection.prompt("slow", {})):
+        for call in (connection.call("slow", {}, None), connection.prompt("slow", {})):
             with pytest.raises(NotListed):
-                await asked
+                await call
         assert server.worked == []
         await connection.offers()
         await connection.call("slow", {}, None)

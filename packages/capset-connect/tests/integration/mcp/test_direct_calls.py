@@ -58,16 +58,18 @@ async def test_an_answer_is_read_as_the_sdk_reads_it(name: str) -> None:
 
 @pytest.mark.spec("M1", "M96")
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("members", "expected"),
     [({"structuredContent": {"n": 1}}, {"n": 1}), ({"structuredContent": {"n": "many"}}, {"n": "many"}), ({}, "done")],
 )
-async def test_a_structure_is_passed_on_whether_or_not_it_fits_the_schema(given: dict[str, Any], expected: Any) -> None:
-    direct, sdk = await both(plain(**given), STRUCTURED)
+async def test_a_structure_is_passed_on_whether_or_not_it_fits_the_schema(
+    members: dict[str, Any], expected: Any
+) -> None:
+    direct, sdk = await both(plain(**members), STRUCTURED)
     assert direct == sdk == ((expected, expected))
 
 
 async def test_what_is_sent_is_what_the_sdk_sends() -> None:
-    found: list[Any] = []
+    recorded: list[Any] = []
     for is_direct in (True, False):
         sent: list[Any] = []
         async with site_of(
@@ -79,10 +81,10 @@ async def test_what_is_sent_is_what_the_sdk_sends() -> None:
                 assert "progressToken" not in body["params"]["_meta"], "nobody follows it"
                 length = int(dict(headers)[b"content-length"]) - len(str(body["id"]))
                 other = (b"cookie", b"host", b"content-length")
-                said = json.dumps({**body, "id": None})
-                sent.append(({one for one in headers if one[0] not in other}, said, length))
-        found.append(sent)
-    assert found[0] == found[1]
+                body_text = json.dumps({**body, "id": None})
+                sent.append(({header for header in headers if header[0] not in other}, body_text, length))
+        recorded.append(sent)
+    assert recorded[0] == recorded[1]
 
 
 @BOTH
@@ -91,10 +93,10 @@ async def test_progress_is_told_to_who_follows_it(is_direct: bool) -> None:
     async with site_of(library([]), is_direct=is_direct) as (site, wire):
         assert await site.call("books_count", to=2) == "counted to 2"
         async with site.session.invoke(Command("command", "books_count", {"to": 3})) as messages:
-            told = [message.data async for message in messages]
-        assert [one["message"] for one in told[:-1]] == ["at 0", "at 1", "at 2"]
-        assert [round(one["fraction"], 2) for one in told[:-1]] == [0, 0.33, 0.67]
-        assert told[-1] == "counted to 3"
+            reports = [message.data async for message in messages]
+        assert [report["message"] for report in reports[:-1]] == ["at 0", "at 1", "at 2"]
+        assert [round(report["fraction"], 2) for report in reports[:-1]] == [0, 0.33, 0.67]
+        assert reports[-1] == "counted to 3"
         assert ["progressToken" in body["params"]["_meta"] for _, body in wire.calls] == [False, True]
 
 
@@ -107,8 +109,8 @@ async def test_progress_without_a_total_goes_on_and_is_never_at_its_end(is_direc
         site.session.invoke(Command("command", "books_add", {"a": 1})) as messages,
     ):
         heard = [message.data async for message in messages]
-    assert [one["message"] for one in heard[:-1]] == ["1", "far"]
-    first, second = (one["fraction"] for one in heard[:-1])
+    assert [report["message"] for report in heard[:-1]] == ["1", "far"]
+    first, second = (report["fraction"] for report in heard[:-1])
     assert 0 < first < second < 1
     assert heard[-1] == "done"
 
@@ -138,7 +140,7 @@ async def test_one_that_hangs_ends_by_its_timeout(is_direct: bool) -> None:
     async with site_of(library(done), is_direct=is_direct, rules={"wait": {"timeout": 0.5}}) as (site, _):
         with pytest.raises((TransientError, DeadlineExceeded)):
             await site.call("books_wait", seconds=30)
-        assert [one.outcome for one in await records_of(site.kernel.audit, tool="books_wait")] == ["unknown"]
+        assert [record.outcome for record in await records_of(site.kernel.audit, tool="books_wait")] == ["unknown"]
         assert await site.call("books_add", a=1, b=2) == {"result": 3}
         assert done[0] == "cancelled"
 
@@ -172,17 +174,17 @@ async def test_one_that_breaks_off_says_so_and_is_reached_again(is_direct: bool)
 @pytest.mark.spec("M3")
 async def test_what_a_server_wants_first_is_refused_and_what_is_to_be_made_again_is(is_direct: bool) -> None:
     form = {"message": "Say your key.", "mode": "form", "requestedSchema": {"type": "object", "properties": {}}}
-    asked = {"who": {"method": "elicitation/create", "params": form}}
+    inputs = {"who": {"method": "elicitation/create", "params": form}}
     model = {"messages": [{"role": "user", "content": {"type": "text", "text": "Say your key."}}], "maxTokens": 10}
-    async with site_of(scripted(required(inputRequests=asked)), is_direct=is_direct) as (site, _):
+    async with site_of(scripted(required(inputRequests=inputs)), is_direct=is_direct) as (site, _):
         assert "refused: Elicitation not supported" in str(await outcome(site, a=1))
-    asked = {"who": {"method": "sampling/createMessage", "params": model}}
-    async with site_of(scripted(required(inputRequests=asked)), is_direct=is_direct) as (site, _):
+    inputs = {"who": {"method": "sampling/createMessage", "params": model}}
+    async with site_of(scripted(required(inputRequests=inputs)), is_direct=is_direct) as (site, _):
         assert "refused: Sampling not supported" in str(await outcome(site, a=1))
     wire = Wire()
     async with (
-        serving(watched(scripted(required(requestState="later")), wire, is_direct=is_direct)) as there,
-        opened(declared(there)) as site,
+        serving(watched(scripted(required(requestState="later")), wire, is_direct=is_direct)) as upstream,
+        opened(declared(upstream)) as site,
     ):
         assert await outcome(site, a=1) == "done"
     assert [body["params"].get("requestState") for _, body in wire.calls] == [None, "later"]
@@ -204,11 +206,11 @@ def required(**members: Any) -> Answering:
 @pytest.mark.spec("M4", "T43")
 async def test_a_request_in_a_stream_is_refused(is_direct: bool) -> None:
     refused = asyncio.Event()
-    told: list[Any] = []
+    refusals: list[Any] = []
 
     async def answering(request: Request, message: dict[str, Any]) -> Response:
         if "error" in message:
-            told.append((message["id"], message["error"]["code"]))
+            refusals.append((message["id"], message["error"]["code"]))
             refused.set()
             return Response(status_code=202)
 
@@ -216,14 +218,14 @@ async def test_a_request_in_a_stream_is_refused(is_direct: bool) -> None:
             asking = {"jsonrpc": "2.0", "id": 77, "method": "sampling/createMessage", "params": {"maxTokens": 1}}
             yield f"data: {json.dumps(asking)}\n\n"
             await refused.wait()
-            said = {"resultType": "complete", "content": [{"type": "text", "text": "refused"}]}
-            yield f"data: {json.dumps({'jsonrpc': '2.0', 'id': message['id'], 'result': said})}\n\n"
+            answer = {"resultType": "complete", "content": [{"type": "text", "text": "refused"}]}
+            yield f"data: {json.dumps({'jsonrpc': '2.0', 'id': message['id'], 'result': answer})}\n\n"
 
         return StreamingResponse(stream(), media_type="text/event-stream")
 
     async with site_of(scripted(answering), is_direct=is_direct) as (site, _):
         assert await site.call("books_add", a=1) == "refused"
-    assert told == [(77, -32601)]
+    assert refusals == [(77, -32601)]
 
 
 @pytest.mark.realtime
@@ -258,20 +260,20 @@ async def test_a_stream_that_its_server_closed_is_read_on_and_so_is_the_progress
             return Response("retry: 10\nid: 7\ndata:\n\n", media_type="text/event-stream")
         read.append(request.headers["last-event-id"])
         progress = {"progressToken": tokens[0], "progress": len(read), "total": 2, "message": f"part {len(read)}"}
-        told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}
-        parts = [f"id: {7 + len(read)}", f"data: {json.dumps(told)}", ""]
+        notification = {"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}
+        parts = [f"id: {7 + len(read)}", f"data: {json.dumps(notification)}", ""]
         if len(read) == 2:
-            said = {"resultType": "complete", "content": [{"type": "text", "text": "read on"}]}
-            parts += [f"data: {json.dumps({'jsonrpc': '2.0', 'id': tokens[0], 'result': said})}", ""]
-        return Response("".join(f"{one}\n" for one in parts), media_type="text/event-stream")
+            answer = {"resultType": "complete", "content": [{"type": "text", "text": "read on"}]}
+            parts += [f"data: {json.dumps({'jsonrpc': '2.0', 'id': tokens[0], 'result': answer})}", ""]
+        return Response("".join(f"{line}\n" for line in parts), media_type="text/event-stream")
 
     async with (
         site_of(scripted(answering), is_direct=is_direct) as (site, _),
         site.session.invoke(Command("command", "books_add", {"a": 1})) as messages,
     ):
-        said = [message.data async for message in messages]
-    assert [one["message"] for one in said[:-1]] == ["part 1", "part 2"]
-    assert (said[-1], read, len(tokens)) == ("read on", ["7", "8"], 1)
+        reports = [message.data async for message in messages]
+    assert [report["message"] for report in reports[:-1]] == ["part 1", "part 2"]
+    assert (reports[-1], read, len(tokens)) == ("read on", ["7", "8"], 1)
 
 
 @pytest.mark.parametrize("status", [200, 503])
@@ -301,7 +303,10 @@ async def test_a_redirect_within_the_server_is_the_sdks_from_then_on() -> None:
             return RedirectResponse("/mcp/", 307)
         return await plain()(request, message)
 
-    async with serving(watched(scripted(answering), wire, is_direct=True)) as there, opened(declared(there)) as site:
+    async with (
+        serving(watched(scripted(answering), wire, is_direct=True)) as upstream,
+        opened(declared(upstream)) as site,
+    ):
         assert [await outcome(site, a=1), await outcome(site, a=2)] == ["done", "done"]
     assert wire.direct == [True, False, False, False, False]
 
@@ -310,7 +315,7 @@ async def test_arguments_that_are_repeated_in_headers_are_the_sdks() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer", "x-mcp-header": "Number"}}}
     wire = Wire()
     app = watched(scripted(plain(), {**ADD, "inputSchema": schema}), wire, is_direct=True)
-    async with serving(app) as there, opened(declared(there)) as site:
+    async with serving(app) as upstream, opened(declared(upstream)) as site:
         assert await outcome(site, a=1) == "done"
     assert wire.direct == [False]
     assert (b"mcp-param-number", b"1") in wire.calls[0][0]
@@ -324,7 +329,10 @@ async def test_a_call_whose_headers_are_refused_is_made_again_by_the_sdk() -> No
             return await failing(400, -32020)(request, message)
         return await plain()(request, message)
 
-    async with serving(watched(scripted(answering), wire, is_direct=True)) as there, opened(declared(there)) as site:
+    async with (
+        serving(watched(scripted(answering), wire, is_direct=True)) as upstream,
+        opened(declared(upstream)) as site,
+    ):
         assert await outcome(site, a=1) == "done"
     assert wire.direct == [True, False]
 
@@ -335,7 +343,7 @@ async def test_the_name_of_a_tool_makes_no_header_of_its_own(name: str) -> None:
     for is_direct in (True, False):
         wire = Wire()
         app = watched(scripted(plain()), wire, is_direct=is_direct)
-        async with serving(app) as there, McpConnection(declared(there), NONE) as connection:
+        async with serving(app) as upstream, McpConnection(declared(upstream), NONE) as connection:
             await connection.offers()
             assert (await connection.call(name, {}, None)).content == [{"type": "text", "text": "done"}]
         assert wire.direct == [is_direct]
@@ -350,8 +358,8 @@ async def test_calls_share_connections() -> None:
         for number in range(5):
             assert await site.call("books_add", a=number, b=1) == {"result": number + 1}
         assert len(wire.clients) <= 2
-        found = await asyncio.gather(*(site.call("books_add", a=one, b=1) for one in range(30)))
-        assert found == [{"result": one + 1} for one in range(30)]
+        sums = await asyncio.gather(*(site.call("books_add", a=addend, b=1) for addend in range(30)))
+        assert sums == [{"result": addend + 1} for addend in range(30)]
         assert len(wire.clients) <= 20
 
 
@@ -372,8 +380,8 @@ async def test_an_answer_to_another_request_is_none(answer: dict[str, Any]) -> N
 @pytest.mark.spec("M3")
 async def test_a_server_that_is_gone_is_unreachable_and_tried_again_later(is_direct: bool) -> None:
     async with AsyncExitStack() as stack:
-        async with serving(watched(scripted(plain()), Wire(), is_direct=is_direct)) as there:
-            site = await stack.enter_async_context(opened(declared(there)))
+        async with serving(watched(scripted(plain()), Wire(), is_direct=is_direct)) as upstream:
+            site = await stack.enter_async_context(opened(declared(upstream)))
             assert await outcome(site, a=1) == "done"
         ends = [await outcome(site, a=1) for _ in range(3)]
     assert {end[:2] for end in ends} == {(TransientError, "unreachable")}

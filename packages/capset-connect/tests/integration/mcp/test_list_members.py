@@ -36,14 +36,14 @@ MEMBERS = st.lists(JSON | st.dictionaries(KEYS, JSON), max_size=4)
 
 def listing(revision: str, lists: Mapping[str, Any], about: Mapping[str, Any] | None = None) -> ASGIApp:
     """Speak one revision, with these results of lists by their methods; ``about`` is said of the server."""
-    said = {"capabilities": {"tools": {}}, "serverInfo": {"name": "own", "version": "1"}, **(about or {})}
+    self_description = {"capabilities": {"tools": {}}, "serverInfo": {"name": "own", "version": "1"}, **(about or {})}
 
     def answer(message: Mapping[str, Any]) -> Response:
         match message.get("method"):
             case "server/discover" if revision == NEWEST:
-                return result(message, {"supportedVersions": [revision], **said})
+                return result(message, {"supportedVersions": [revision], **self_description})
             case "initialize" if revision == OLDER:
-                return result(message, {"protocolVersion": revision, **said})
+                return result(message, {"protocolVersion": revision, **self_description})
             case "tools/call":
                 return done(message)
             case str(method) if method in lists:
@@ -81,28 +81,28 @@ MALFORMED: Mapping[str, tuple[object, str]] = {
 @pytest.mark.parametrize("revision", [OLDER, NEWEST])
 async def test_malformed_tools_are_named_and_unusable_and_the_others_work(revision: str) -> None:
     tools = [*(member for member, _ in MALFORMED.values()), ECHO]
-    async with serving(listing(revision, {"tools/list": {"tools": tools}})) as there:
-        offers = await offers_of(declared(there))
+    async with serving(listing(revision, {"tools/list": {"tools": tools}})) as upstream:
+        offers = await offers_of(declared(upstream))
         assert offers.keys() == {*MALFORMED, "echo"}
         assert offers["echo"].problems == ()
         for name, (_, problem) in MALFORMED.items():
             assert offers[name].is_unusable
             assert problem in offers[name].problems[0]
-        async with opened(declared(there)) as site:
+        async with opened(declared(upstream)) as site:
             assert await site.call("books_echo") == "done"
 
 
 @pytest.mark.spec("M92", "M5")
 async def test_what_was_approved_goes_on_beside_a_malformed_newcomer(tmp_path: Path) -> None:
     store, tools = f"sqlite:///{tmp_path / 'capset.db'}", [ECHO]
-    async with serving(listing(NEWEST, {"tools/list": {"tools": tools}})) as there:
-        async with opened(declared(there), store) as site:
+    async with serving(listing(NEWEST, {"tools/list": {"tools": tools}})) as upstream:
+        async with opened(declared(upstream), store) as site:
             assert await site.call("books_echo") == "done"
         tools.insert(0, {"name": "odd", "inputSchema": None, "title": 5})
-        async with opened(declared(there, trust_first_use=False), store) as site:
+        async with opened(declared(upstream, trust_first_use=False), store) as site:
             assert await site.call("books_echo") == "done"
         tools[1] = {"name": "echo", "inputSchema": None}
-        async with opened(declared(there, trust_first_use=False), store) as site:
+        async with opened(declared(upstream, trust_first_use=False), store) as site:
             with pytest.raises(PermissionDenied, match="says something else of its tool 'echo'"):
                 await site.call("books_echo")
 
@@ -113,22 +113,22 @@ async def test_annotations_that_are_null_or_mistyped_are_left_out_and_others_pas
     texts: dict[str, Any] = {"title": 5, "description": ["x"], "icons": [{}], "_meta": [], "execution": "fast"}
     mistyped = {**texts, "name": "mistyped", "inputSchema": OBJECT, "annotations": {"readOnlyHint": "no", "title": 1}}
     nulls = {**dict.fromkeys(texts), "name": "nulls", "inputSchema": OBJECT, "annotations": None, "outputSchema": None}
-    whole = {
+    complete = {
         "name": "whole",
         "inputSchema": {"type": "object", "properties": {"b": {"default": None}, "a": {}}},
         "annotations": {"title": "Whole", "readOnlyHint": False},
         "execution": {"taskSupport": "optional"},
         "_meta": {"example.com/tag": "x"},
     }
-    tools = [mistyped, nulls, whole]
-    async with serving(listing(revision, {"tools/list": {"tools": tools}})) as there:
-        offers = await offers_of(declared(there))
+    tools = [mistyped, nulls, complete]
+    async with serving(listing(revision, {"tools/list": {"tools": tools}})) as upstream:
+        offers = await offers_of(declared(upstream))
         assert offers["mistyped"].shape == {"name": "mistyped", "inputSchema": OBJECT, "annotations": {}}
         assert offers["nulls"].shape == {"name": "nulls", "inputSchema": OBJECT}
-        assert offers["whole"].shape == whole
-        assert json.dumps(offers["whole"].shape["inputSchema"]) == json.dumps(whole["inputSchema"]), "in its order"
+        assert offers["whole"].shape == complete
+        assert json.dumps(offers["whole"].shape["inputSchema"]) == json.dumps(complete["inputSchema"]), "in its order"
         assert not any(offer.problems for offer in offers.values())
-        async with opened(declared(there)) as site:
+        async with opened(declared(upstream)) as site:
             properties = json.loads((await site.kernel.store.pins.list())[-1].shape)["inputSchema"]["properties"]
             assert list(properties) == ["b", "a"]
             assert await site.call("books_mistyped") == "done"
@@ -139,7 +139,10 @@ async def test_annotations_that_are_null_or_mistyped_are_left_out_and_others_pas
 @pytest.mark.parametrize("revision", [OLDER, NEWEST])
 async def test_a_schema_of_an_object_among_other_types_is_that_of_an_object(revision: str, types: list[str]) -> None:
     tool = {**ECHO, "inputSchema": {"type": types, "properties": {"word": {"type": "string"}}}}
-    async with serving(listing(revision, {"tools/list": {"tools": [tool]}})) as there, opened(declared(there)) as site:
+    async with (
+        serving(listing(revision, {"tools/list": {"tools": [tool]}})) as upstream,
+        opened(declared(upstream)) as site,
+    ):
         assert site.tool("books_echo").arguments.json_schema["type"] == "object"
         assert await site.call("books_echo", word="Emma") == "done"
 
@@ -154,16 +157,16 @@ async def test_a_schema_of_an_object_among_other_types_is_that_of_an_object(revi
     ],
 )
 async def test_a_list_ends_with_an_empty_cursor_and_may_be_null(page: Mapping[str, Any], names: list[str]) -> None:
-    async with serving(listing(NEWEST, {"tools/list": page})) as there:
-        assert list(await offers_of(declared(there))) == names
+    async with serving(listing(NEWEST, {"tools/list": page})) as upstream:
+        assert list(await offers_of(declared(upstream))) == names
 
 
 @pytest.mark.spec("M92")
 @pytest.mark.parametrize("page", [{}, {"tools": {"echo": ECHO}}, {"tools": [ECHO], "nextCursor": 2}])
 async def test_an_answer_that_is_no_list_is_refused(page: Mapping[str, Any]) -> None:
-    async with serving(listing(OLDER, {"tools/list": page})) as there:
+    async with serving(listing(OLDER, {"tools/list": page})) as upstream:
         with pytest.raises(ToolError, match="sent what is no answer"):
-            await offers_of(declared(there))
+            await offers_of(declared(upstream))
 
 
 @pytest.mark.spec("M92", "M21")
@@ -176,8 +179,8 @@ async def test_malformed_prompts_cost_themselves_alone() -> None:
         "other",
     ]
     lists = {"tools/list": {"tools": []}, "prompts/list": {"prompts": prompts}}
-    async with serving(listing(NEWEST, lists)) as there:
-        offers = await offers_of(declared(there, tools=[], prompts=["review", "mapped", "nameless"]))
+    async with serving(listing(NEWEST, lists)) as upstream:
+        offers = await offers_of(declared(upstream, tools=[], prompts=["review", "mapped", "nameless"]))
     review = offers.pop("prompts/review")
     assert (review.problems, review.shape["inputSchema"]["required"]) == ((), ["code"])
     assert {name: offer.problems for name, offer in offers.items()} == {
@@ -197,7 +200,7 @@ async def test_malformed_prompts_cost_themselves_alone() -> None:
 )
 async def test_what_a_server_says_of_itself_may_be_mistyped(revision: str, about: Mapping[str, Any]) -> None:
     app = listing(revision, {"tools/list": {"tools": [ECHO]}}, about)
-    async with serving(app) as there, opened(declared(there)) as site:
+    async with serving(app) as upstream, opened(declared(upstream)) as site:
         assert await site.call("books_echo") == "done"
 
 

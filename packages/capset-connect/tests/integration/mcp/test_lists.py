@@ -37,14 +37,14 @@ def listing(page: Page, *, as_events: bool = False, instructions: str = "") -> A
                 answer = page(int(message["params"].get("cursor") or 0))
             case _:
                 pass
-        said: dict[str, Any] = {"jsonrpc": "2.0", "id": message.get("id")}
+        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message.get("id")}
         if answer is None:
-            said["error"] = {"code": -32601, "message": "there is no such method"}
+            reply["error"] = {"code": -32601, "message": "there is no such method"}
         else:
-            said["result"] = {**answer, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-        response: Response = JSONResponse(said)
+            reply["result"] = {**answer, "resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        response: Response = JSONResponse(reply)
         if as_events and message.get("method") == "tools/list":
-            response = Response(f"event: message\ndata: {json.dumps(said)}\n\n", media_type="text/event-stream")
+            response = Response(f"event: message\ndata: {json.dumps(reply)}\n\n", media_type="text/event-stream")
         await response(scope, receive, send)
 
     return app
@@ -77,8 +77,8 @@ async def test_all_that_a_server_says_of_itself_is_bounded_and_what_is_refused_i
     page: Page, instructions: str, as_events: bool
 ) -> None:
     async with (
-        serving(listing(page, as_events=as_events, instructions=instructions)) as there,
-        McpConnection(declared(there), NONE) as connection,
+        serving(listing(page, as_events=as_events, instructions=instructions)) as upstream,
+        McpConnection(declared(upstream), NONE) as connection,
     ):
         with pytest.raises(ToolError, match="more of its tools and prompts than the 4 MiB") as raised:
             await connection.offers()
@@ -90,14 +90,14 @@ async def test_all_that_a_server_says_of_itself_is_bounded_and_what_is_refused_i
 @pytest.mark.spec("M91")
 async def test_a_long_list_within_the_bound_is_taken_and_kept_without_what_it_says() -> None:
     async with (
-        serving(listing(pages(*[200_000] * 18))) as there,
-        McpConnection(declared(there), NONE) as connection,
+        serving(listing(pages(*[200_000] * 18))) as upstream,
+        McpConnection(declared(upstream), NONE) as connection,
     ):
         offers = await connection.offers()
         assert [len(offer.shape["description"]) for offer in offers] == [200_000] * 18
-        kept = await connection.offers()
-        assert [(offer.name, offer.hash) for offer in kept] == [(offer.name, offer.hash) for offer in offers]
-        assert {str(offer.shape) for offer in kept} == {str({"name": offer.name}) for offer in offers}
+        cached = await connection.offers()
+        assert [(offer.name, offer.hash) for offer in cached] == [(offer.name, offer.hash) for offer in offers]
+        assert {str(offer.shape) for offer in cached} == {str({"name": offer.name}) for offer in offers}
         assert await connection.offers(at_once=True) == offers, "each list is counted from zero"
 
 
@@ -105,17 +105,17 @@ async def test_a_long_list_within_the_bound_is_taken_and_kept_without_what_it_sa
 async def test_what_the_servers_of_one_organisation_say_is_bounded_together_and_others_have_their_own() -> None:
     room = Room("The organisation 'acme'", lists_bytes=1_500_000)
     async with (
-        serving(listing(pages(*[200_000] * 5))) as there,
-        McpConnection(declared(there), NONE, room) as one,
-        McpConnection(declared(there), NONE, room) as other,
-        McpConnection(declared(there), NONE, Room("another")) as elsewhere,
+        serving(listing(pages(*[200_000] * 5))) as upstream,
+        McpConnection(declared(upstream), NONE, room) as first,
+        McpConnection(declared(upstream), NONE, room) as other,
+        McpConnection(declared(upstream), NONE, Room("another")) as elsewhere,
     ):
-        assert len(await one.offers()) == 5
+        assert len(await first.offers()) == 5
         with pytest.raises(TransientError, match="The organisation 'acme' has MCP servers") as raised:
             await other.offers()
         assert raised.value.code == "too_many_lists"
         assert len(await elsewhere.offers()) == 5
-        assert len(await one.offers(at_once=True)) == 5
+        assert len(await first.offers(at_once=True)) == 5
 
 
 @pytest.mark.realtime

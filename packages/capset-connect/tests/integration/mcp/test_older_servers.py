@@ -65,7 +65,7 @@ async def test_a_process_that_ends_at_a_newer_first_message_is_started_again_and
     script.write_text(ABRUPT)
     server = McpServer(name="abrupt", command=[sys.executable, str(script), str(starts)], trust_first_use=True)
     async with McpConnection(server, NONE) as connection:
-        assert {one.name for one in await connection.offers()} == {"say", "end"}
+        assert {offer.name for offer in await connection.offers()} == {"say", "end"}
         assert (await connection.call("say", {}, None)).content == [{"type": "text", "text": "said"}]
         assert starts.read_text().split() == ["server/discover", "initialize"]
         with pytest.raises(TransientError, match="what came of the call is not known"):
@@ -130,21 +130,21 @@ class OlderServer:
 
 async def test_http_with_sse_is_spoken_with_a_server_that_refuses_streamable_http() -> None:
     app = OlderServer()
-    async with serving(app) as there:
-        server = declared(there, headers={"Authorization": "Bearer ${BOOKS}"})
+    async with serving(app) as upstream:
+        server = declared(upstream, headers={"Authorization": "Bearer ${BOOKS}"})
         async with opened(server, secrets={"BOOKS": "s3cret"}) as site:
             assert await site.call("books_echo") == "done"
             assert await asyncio.gather(*(site.call("books_echo") for _ in range(3))) == ["done"] * 3
         app.end()
     assert app.messages.count("tools/call") == 4
-    assert {one.get("authorization") for one in there.headers} == {"Bearer s3cret"}
+    assert {headers.get("authorization") for headers in upstream.headers} == {"Bearer s3cret"}
 
 
 @pytest.mark.spec("M99")
 @pytest.mark.parametrize("result", ["null}", '{"content": [', '{"content": [{"type": "text", "text": "\\ud800"}]}}'])
 async def test_an_answer_that_cannot_be_read_fails_its_call_at_once(result: str) -> None:
     app = OlderServer(result=result)
-    async with serving(app) as there, opened(declared(there)) as site:
+    async with serving(app) as upstream, opened(declared(upstream)) as site:
         with pytest.raises(CapsetError) as caught:
             await site.call("books_echo")
         assert caught.value.code == "bad_answer"
@@ -155,7 +155,7 @@ async def test_an_answer_that_cannot_be_read_fails_its_call_at_once(result: str)
 
 async def test_a_stream_that_ends_is_opened_again_before_the_next_call() -> None:
     app = OlderServer()
-    async with serving(app) as there, McpConnection(declared(there), NONE) as connection:
+    async with serving(app) as upstream, McpConnection(declared(upstream), NONE) as connection:
         await connection.offers()
         app.end()
         await until(lambda: not connection.is_connected, "the connection to be over with its stream")
@@ -169,7 +169,7 @@ async def test_a_server_that_speaks_neither_is_told_by_its_first_refusal() -> No
     async def closed(scope: Scope, receive: Receive, send: Send) -> None:
         await Response(status_code=405)(scope, receive, send)
 
-    async with serving(closed) as there, McpConnection(declared(there), NONE) as connection:
+    async with serving(closed) as upstream, McpConnection(declared(upstream), NONE) as connection:
         with pytest.raises(TransientError, match="it answered 405 Method Not Allowed"):
             await connection.offers()
 
@@ -182,8 +182,8 @@ async def test_messages_go_to_no_place_elsewhere(monkeypatch: pytest.MonkeyPatch
     async with serving(elsewhere) as other:
         app = OlderServer(f"http://{other.host}/messages")
         async with (
-            serving(app) as there,
-            McpConnection(declared(there, internal=[there.host, other.host]), NONE) as connection,
+            serving(app) as upstream,
+            McpConnection(declared(upstream, internal=[upstream.host, other.host]), NONE) as connection,
         ):
             with pytest.raises(TransientError):
                 await connection.offers()

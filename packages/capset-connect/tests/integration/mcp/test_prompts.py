@@ -32,7 +32,7 @@ def archive(folder: Path, *prompts: str, **options: Any) -> McpServer:
 async def approved(declared: McpServer, store: str) -> list[tuple[str, str]]:
     async with Kernel(store=store) as kernel, McpConnection(declared, NONE) as connection:
         changed = await approve(kernel, declared, await connection.offers(), ADA)
-        return [(one.name, one.state) for one in changed]
+        return [(standing.name, standing.state) for standing in changed]
 
 
 @pytest.mark.spec("M21")
@@ -87,9 +87,9 @@ async def test_prompts_that_are_not_chosen_are_not_there_even_if_they_were_appro
 
 @pytest.mark.spec("M21", "M4")
 async def test_no_tool_stands_in_for_a_prompt(tmp_path: Path) -> None:
-    found = await offers_of(server("pretending", tmp_path, prompts=["review"]))
-    assert found["prompts/review"].is_unusable, "a tool has its name"
-    assert found["prompts_review"].is_unusable, "it would have its name here"
+    offers = await offers_of(server("pretending", tmp_path, prompts=["review"]))
+    assert offers["prompts/review"].is_unusable, "a tool has its name"
+    assert offers["prompts_review"].is_unusable, "it would have its name here"
     twice = await offers_of(archive(tmp_path, "twice"))
     assert twice["prompts/twice"].problems == ("two of its arguments have one name",)
 

@@ -105,7 +105,7 @@ async def test_a_call_whose_answer_cannot_be_read_fails_at_once_and_is_not_calle
             with pytest.raises(ToolError, match="it broke"):
                 await site.call("odd_say", how="an error for nobody")
         assert await site.call("odd_say", how="right") == "done", "the connection goes on"
-        outcomes = [(one.outcome, one.code) for one in await records_of(site.kernel.audit, tool="odd_say")]
+        outcomes = [(record.outcome, record.code) for record in await records_of(site.kernel.audit, tool="odd_say")]
         assert outcomes == [
             ("succeeded", None),
             *[("unknown", "bad_answer")] * 6,

@@ -19,35 +19,35 @@ from tests.helpers.kernel.support import read, records_of
 SECRET = "s3cret-value"
 
 
-def mirror(there: list[There]) -> MCPServer:
+def mirror(upstreams: list[There]) -> MCPServer:
     """Return a server that shows what it was sent in all that it can say."""
     mirrored = MCPServer("mirror")
 
-    def seen() -> str:
-        return there[0].headers[-1]["authorization"]
+    def authorization() -> str:
+        return upstreams[0].headers[-1]["authorization"]
 
     @mirrored.tool(structured_output=False, description=f"Say Bearer {SECRET}.")
     def say() -> str:
-        return seen()
+        return authorization()
 
     @mirrored.tool()
     def show() -> dict[str, str]:
         """Show it."""
-        return {"sent": seen(), SECRET: "name"}
+        return {"sent": authorization(), SECRET: "name"}
 
     @mirrored.tool(structured_output=False)
     def fail() -> str:
         """Fail with it."""
-        raise McpToolError(f"no entry for {seen()}")
+        raise McpToolError(f"no entry for {authorization()}")
 
     @mirrored.tool(structured_output=False)
     async def tell(ctx: Context) -> str:
         """Tell it on the way."""
-        await ctx.report_progress(1, 2, seen())
+        await ctx.report_progress(1, 2, authorization())
         return "told"
 
-    mirrored.resource("mirror://sent", name="sent")(seen)
-    mirrored.prompt(name="sent", description="It.")(seen)
+    mirrored.resource("mirror://sent", name="sent")(authorization)
+    mirrored.prompt(name="sent", description="It.")(authorization)
     return mirrored
 
 
@@ -55,10 +55,10 @@ def mirror(there: list[There]) -> MCPServer:
 async def reflecting() -> AsyncGenerator[Site]:
     """Open a session with all of it."""
     where: list[There] = []
-    async with serving(mirror(where).streamable_http_app()) as there:
-        where.append(there)
+    async with serving(mirror(where).streamable_http_app()) as upstream:
+        where.append(upstream)
         source = declared(
-            there,
+            upstream,
             headers={"Authorization": "Bearer ${BOOKS}"},
             resources={"mirror://sent": {"description": "What was sent"}},
             prompts=["sent"],
@@ -78,10 +78,10 @@ async def test_what_comes_back_over_http_is_masked() -> None:
         assert ("no entry for" in failed.value.message, SECRET in failed.value.message) == (True, False)
         (resource,) = await site.call("books_resources_read", uri="mirror://sent")
         assert resource.text == "Bearer [redacted]"
-        (said, *_) = await site.call("books_prompts_sent")
-        assert said.text == "Bearer [redacted]"
+        (prompt, *_) = await site.call("books_prompts_sent")
+        assert prompt.text == "Bearer [redacted]"
         messages = await read(site.session.invoke(site.session.message("books_tell", {})))
-        assert SECRET not in str([one.data for one in messages])
+        assert SECRET not in str([message.data for message in messages])
         assert SECRET not in str(await records_of(site.kernel.audit))
         assert SECRET not in str(await site.kernel.store.pins.list())
 
@@ -92,5 +92,5 @@ async def test_what_a_process_sends_back_is_masked_and_paths_are_not(tmp_path: P
     env = {"TOKEN": "Bearer ${LIBRARY}", "HOME": "${HOME}"}
     source = server("library", tmp_path, trust_first_use=True, env=env)
     async with opened(source, secrets={"LIBRARY": SECRET, "HOME": "/home/librarian"}) as site:
-        found = json.loads(await site.call("library_environment"))
-        assert (found["TOKEN"], found["HOME"]) == ("Bearer [redacted]", "/home/librarian")
+        variables = json.loads(await site.call("library_environment"))
+        assert (variables["TOKEN"], variables["HOME"]) == ("Bearer [redacted]", "/home/librarian")

@@ -71,16 +71,16 @@ class Gate:
         return JSONResponse({"access_token": self.token, "token_type": "bearer", "expires_in": self.seconds})
 
 
-def with_oauth(there: There, **options: Any) -> McpServer:
+def with_oauth(upstream: There, **options: Any) -> McpServer:
     credentials = ClientCredentials(
-        token_url=f"http://{there.host}/token",
+        token_url=f"http://{upstream.host}/token",
         client_id="capset",
         client_secret="${BOOKS}",
         scopes=["books:read", "books:lend"],
         parameters={"audience": "books"},
         **options,
     )
-    return declared(there, oauth=credentials)
+    return declared(upstream, oauth=credentials)
 
 
 SECRETS: Mapping[str, str] = {"BOOKS": SECRET}
@@ -90,8 +90,8 @@ SECRETS: Mapping[str, str] = {"BOOKS": SECRET}
 @pytest.mark.parametrize("revision", [OLDER, NEWEST])
 async def test_a_secret_that_is_refused_is_asked_for_again_once(revision: str) -> None:
     gate, secrets = Gate(revision), {"BOOKS": "token-0001"}
-    async with serving(gate) as there:
-        server = declared(there, headers={"Authorization": "Bearer ${BOOKS}", "X-Team": "a"})
+    async with serving(gate) as upstream:
+        server = declared(upstream, headers={"Authorization": "Bearer ${BOOKS}", "X-Team": "a"})
         async with opened(server, secrets=secrets) as site:
             assert await site.call("books_echo") == "you sent [redacted]"
             gate.token = secrets["BOOKS"] = "token-0002"
@@ -103,14 +103,14 @@ async def test_a_secret_that_is_refused_is_asked_for_again_once(revision: str) -
             assert gate.refused == 2, "the secret is the same, so nothing is sent again"
             secrets["BOOKS"] = "token-0003"
             assert await site.call("books_echo") == "you sent [redacted]"
-    assert {one["x-team"] for one in there.headers} == {"a"}
+    assert {headers["x-team"] for headers in upstream.headers} == {"a"}
 
 
 @pytest.mark.spec("M101", "T92")
 @pytest.mark.parametrize("revision", [OLDER, NEWEST])
 async def test_a_token_is_used_until_it_is_refused_and_fetched_once_for_all(revision: str) -> None:
     gate = Gate(revision)
-    async with serving(gate) as there, opened(with_oauth(there), secrets=SECRETS) as site:
+    async with serving(gate) as upstream, opened(with_oauth(upstream), secrets=SECRETS) as site:
         for _ in range(2):
             assert await site.call("books_echo") == "you sent [redacted]"
         assert len(gate.token_requests) == 1
@@ -126,7 +126,7 @@ async def test_a_token_is_used_until_it_is_refused_and_fetched_once_for_all(revi
 @pytest.mark.parametrize(("seconds", "is_kept"), [(0, False), ("3600", True), (None, True), ("soon", True)])
 async def test_a_token_is_not_used_when_its_time_is_over(seconds: object, is_kept: bool) -> None:
     gate = Gate(seconds=seconds)
-    async with serving(gate) as there, opened(with_oauth(there, method="post"), secrets=SECRETS) as site:
+    async with serving(gate) as upstream, opened(with_oauth(upstream, method="post"), secrets=SECRETS) as site:
         for _ in range(2):
             await site.call("books_echo")
     assert (len(gate.token_requests) == 1, gate.refused) == (is_kept, 0)
@@ -137,12 +137,12 @@ async def test_a_token_is_not_used_when_its_time_is_over(seconds: object, is_kep
 @pytest.mark.spec("M101", "T64")
 async def test_a_token_that_is_not_given_is_told_and_its_server_is_reached_once_it_is() -> None:
     gate = Gate(is_open=False)
-    async with serving(gate) as there:
-        async with McpConnection(with_oauth(there), NONE) as connection:
+    async with serving(gate) as upstream:
+        async with McpConnection(with_oauth(upstream), NONE) as connection:
             with pytest.raises(DefinitionError, match="the credential 'client_secret' needs the secret 'BOOKS'"):
                 await connection.offers()
         gate.is_open = True
-        async with opened(with_oauth(there), secrets=SECRETS) as site:
+        async with opened(with_oauth(upstream), secrets=SECRETS) as site:
             assert await site.call("books_echo") == "you sent [redacted]"
             gate.token, gate.is_open = "token-0002", False
             with pytest.raises(ToolError, match=r"authorization failed: .* answered 401, invalid_client") as refused:
@@ -174,8 +174,13 @@ def test_files_declare_them_with_places_for_secrets(tmp_path: Path) -> None:
     )
     assert (server.ca_file, server.longest) == (str(tmp_path / "own.pem"), 600)
     assert server.secrets == ("BOOKS", "PROXY_USER", "PROXY_PASSWORD")
-    given = {"document": "api.json", "oauth": {"login": client}, "ca_file": "own.pem", "proxy": "https://proxy:8443"}
-    api = api_of("books", ApiShape.model_validate(given), tmp_path)
+    definition = {
+        "document": "api.json",
+        "oauth": {"login": client},
+        "ca_file": "own.pem",
+        "proxy": "https://proxy:8443",
+    }
+    api = api_of("books", ApiShape.model_validate(definition), tmp_path)
     assert (api.oauth["login"].token_url, api.ca_file) == (client["token_url"], str(tmp_path / "own.pem"))
     assert api.secrets == ("BOOKS",)
 
@@ -199,9 +204,9 @@ CLIENT: dict[str, Any] = {"token_url": "https://login.example/token", "client_id
     ],
 )
 def test_what_cannot_be_meant_is_refused(options: dict[str, Any], why: str) -> None:
-    given: dict[str, Any] = {"name": "books", "url": "https://books.example/mcp", **options}
+    arguments: dict[str, Any] = {"name": "books", "url": "https://books.example/mcp", **options}
     with pytest.raises(DefinitionError) as refused:
-        McpServer(**given)
+        McpServer(**arguments)
     assert why in refused.value.message
 
 

@@ -60,8 +60,8 @@ async def test_chosen_resources_are_read_on_record_and_no_others(tmp_path: Path)
 @pytest.mark.spec("M21")
 async def test_a_template_allows_what_fits_it_and_an_approval_is_not_needed_for_any_of_it(tmp_path: Path) -> None:
     async with opened(archive(tmp_path, "demo://b/{number}")) as site:
-        (told,) = await site.call(READ, uri="demo://b/1")
-        assert told.uri == "demo://b/1"
+        (content,) = await site.call(READ, uri="demo://b/1")
+        assert content.uri == "demo://b/1"
         for uri in ("demo://b/..", "demo://b/1/2", "demo://c/1"):
             with pytest.raises(PermissionDenied, match="none of the resources that are allowed here"):
                 await site.call(READ, uri=uri)
@@ -111,7 +111,7 @@ def test_no_value_of_a_template_leads_elsewhere(template: str, value: str, *, is
 
 @pytest.mark.spec("M21")
 @pytest.mark.parametrize(
-    ("resources", "said"),
+    ("resources", "message"),
     [
         ({"no scheme": {}}, "begins with its scheme"),
         ({"demo://{?q}": {}}, "begins with its scheme"),
@@ -124,14 +124,14 @@ def test_no_value_of_a_template_leads_elsewhere(template: str, value: str, *, is
         ({f"demo://{n}": {"context": True} for n in range(9)}, "more than 8"),
     ],
 )
-def test_what_cannot_be_honoured_is_refused(resources: Mapping[str, Any], said: str) -> None:
-    with pytest.raises(DefinitionError, match=said):
+def test_what_cannot_be_honoured_is_refused(resources: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         McpServer(name="archive", command=["x"], resources=resources)
 
 
 @pytest.mark.spec("M21", "M22")
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"rules": {"resources/read": {"effect": "write"}}}, "its effect is always read"),
         ({"prompts": ["a"], "rules": {"prompts/a": {"effect": "write"}}}, "its effect is always read"),
@@ -139,8 +139,8 @@ def test_what_cannot_be_honoured_is_refused(resources: Mapping[str, Any], said: 
         ({"limits": "often"}, "limits"),
     ],
 )
-def test_so_are_rules_and_limits_that_could_not_hold(options: Mapping[str, Any], said: str) -> None:
-    with pytest.raises(DefinitionError, match=said):
+def test_so_are_rules_and_limits_that_could_not_hold(options: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         McpServer(name="archive", command=["x"], resources={"demo://a": {"context": True}}, **options)
 
 
@@ -195,8 +195,8 @@ async def test_mcp_clients_are_offered_them_by_their_own_uris(tmp_path: Path) ->
             {"uri": "demo://a"},
         )
         assert (second.is_template, second.arguments("demo://b/1")) == (True, {"uri": "demo://b/1"})
-        told = site.tool(READ).arguments.json_schema["properties"]["uri"]["description"]
-        assert told.startswith("One of: demo://a (The first); demo://b/{number}")
+        description = site.tool(READ).arguments.json_schema["properties"]["uri"]["description"]
+        assert description.startswith("One of: demo://a (The first); demo://b/{number}")
 
 
 @asynccontextmanager
@@ -276,9 +276,9 @@ async def test_secrets_are_masked_in_context_too(tmp_path: Path) -> None:
 @pytest.mark.realtime
 @pytest.mark.spec("M21", "M4")
 async def test_a_tool_cannot_take_the_name_of_what_reads_resources(tmp_path: Path) -> None:
-    found = await offers_of(server("pretending", tmp_path, resources={"demo://a": {}}))
-    assert found["resources.read"].is_unusable
-    assert not found["add"].is_unusable
+    offers = await offers_of(server("pretending", tmp_path, resources={"demo://a": {}}))
+    assert offers["resources.read"].is_unusable
+    assert not offers["add"].is_unusable
     declared = server("pretending", tmp_path, resources={"demo://a": {}}, trust_first_use=True)
     async with opened(declared) as site:
         assert (await site.call("pretending_resources_read", uri="demo://a"))[0].uri == "demo://a"
@@ -289,7 +289,7 @@ async def test_a_tool_cannot_take_the_name_of_what_reads_resources(tmp_path: Pat
 async def test_a_server_without_tools_may_have_resources(tmp_path: Path) -> None:
     declared = server("no-tools", tmp_path, resources={"demo://a": {}}, trust_first_use=True)
     async with opened(declared) as site:
-        assert [one.name for one in site.capability.every_tool] == ["no-tools_resources_read"]
+        assert [tool.name for tool in site.capability.every_tool] == ["no-tools_resources_read"]
         assert json.loads((await site.call("no-tools_resources_read", uri="demo://a"))[0].model_dump_json())["text"]
 
 

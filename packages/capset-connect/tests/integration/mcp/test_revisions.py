@@ -37,7 +37,7 @@ async def test_a_stream_that_broke_off_is_resumed_and_the_call_is_not_made_again
         resumed.append(last)
         return event("second", bytes(done(calls[0]).body))
 
-    async with serving(raw(called, fetched)) as there, opened(declared(there, timeout=10.0)) as site:
+    async with serving(raw(called, fetched)) as upstream, opened(declared(upstream, timeout=10.0)) as site:
         assert await site.call("books_echo") == "done"
     assert (len(calls), resumed) == (1, ["first"])
 
@@ -52,9 +52,9 @@ async def test_a_schema_that_refers_elsewhere_is_not_used_and_nothing_is_fetched
 
     properties: dict[str, Any] = {}
     tool = {**ECHO, "inputSchema": {"type": "object", "properties": properties}}
-    async with serving(raw(fetched=schema, tools=[tool], revision=NEWEST)) as there:
-        properties["to"] = {"$ref": f"http://{there.host}/canary.json"}
-        assert (await offers_of(declared(there)))["echo"].is_unusable
+    async with serving(raw(fetched=schema, tools=[tool], revision=NEWEST)) as upstream:
+        properties["to"] = {"$ref": f"http://{upstream.host}/canary.json"}
+        assert (await offers_of(declared(upstream)))["echo"].is_unusable
     assert "/canary.json" not in fetched
 
 
@@ -63,9 +63,9 @@ async def test_a_schema_that_refers_elsewhere_is_not_used_and_nothing_is_fetched
 async def test_arguments_stand_in_the_headers_that_their_schema_names(region: str) -> None:
     named = {"region": {"type": "string", "x-mcp-header": "Region"}, "word": {"type": "string"}}
     tool = {**ECHO, "inputSchema": {"type": "object", "properties": named}}
-    async with serving(raw(tools=[tool], revision=NEWEST)) as there, opened(declared(there)) as site:
+    async with serving(raw(tools=[tool], revision=NEWEST)) as upstream, opened(declared(upstream)) as site:
         assert await site.call("books_echo", region=region, word="Emma") == "done"
-        (sent,) = [one for one in there.headers if one.get("mcp-method") == "tools/call"]
+        (sent,) = [headers for headers in upstream.headers if headers.get("mcp-method") == "tools/call"]
     encoded = f"=?base64?{base64.b64encode(region.encode()).decode()}?="
     assert sent["mcp-param-region"] == (region if region == "us-west1" else encoded)
     assert (sent["mcp-name"], sent["mcp-protocol-version"]) == ("echo", NEWEST)
@@ -78,12 +78,12 @@ async def test_arguments_stand_in_the_headers_that_their_schema_names(region: st
 )
 async def test_a_tool_whose_header_nobody_could_send_is_unusable_and_others_are_not(bad: dict[str, Any]) -> None:
     tools = [ECHO, {**ECHO, "name": "bad", "inputSchema": {"type": "object", "properties": {"value": bad}}}]
-    async with serving(raw(tools=tools, revision=NEWEST)) as there:
-        offers = await offers_of(declared(there))
+    async with serving(raw(tools=tools, revision=NEWEST)) as upstream:
+        offers = await offers_of(declared(upstream))
         assert {name: offer.is_unusable for name, offer in offers.items()} == {"bad": True, "echo": False}
         assert "names a header that cannot be sent" in offers["bad"].problems[-1]
-    async with serving(raw(tools=tools, revision=OLDER)) as there:
-        assert not (await offers_of(declared(there)))["bad"].is_unusable, "there are no such headers"
+    async with serving(raw(tools=tools, revision=OLDER)) as upstream:
+        assert not (await offers_of(declared(upstream)))["bad"].is_unusable, "there are no such headers"
 
 
 @pytest.mark.spec("M18", "M2")
@@ -92,7 +92,7 @@ async def test_a_server_that_wants_a_credential_is_told_as_that(body: bytes) -> 
     async def closed(scope: Scope, receive: Receive, send: Send) -> None:
         await Response(body, 401, media_type="application/json")(scope, receive, send)
 
-    async with serving(closed) as there, McpConnection(declared(there), NONE) as connection:
+    async with serving(closed) as upstream, McpConnection(declared(upstream), NONE) as connection:
         with pytest.raises(TransientError, match=r"it answered 401 Unauthorized: declare a credential"):
             await connection.offers()
 
@@ -104,7 +104,7 @@ async def test_a_call_that_is_forbidden_is_told_as_that_and_the_next_one_is_made
     def called(message: Message) -> Response:
         return answers.pop(0) if answers else done(message)
 
-    async with serving(raw(called)) as there, opened(declared(there)) as site:
+    async with serving(raw(called)) as upstream, opened(declared(upstream)) as site:
         with pytest.raises(ToolError, match="it answered 403 Forbidden: the credential in `headers` does not"):
             await site.call("books_echo")
         with pytest.raises(ToolError, match=r"it answered 502 Bad Gateway$"):
@@ -117,7 +117,7 @@ async def test_an_error_of_mcp_is_told_as_its_server_says_it_whatever_its_status
     def called(message: Message) -> Response:
         return error(message, -32602, "no such shelf", 403)
 
-    async with serving(raw(called)) as there, opened(declared(there)) as site:
+    async with serving(raw(called)) as upstream, opened(declared(upstream)) as site:
         with pytest.raises(ToolError, match="no such shelf"):
             await site.call("books_echo")
 
@@ -131,7 +131,7 @@ async def test_an_error_page_without_end_is_not_read() -> None:
             await send({"type": "http.response.body", "body": b" " * 10_000, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async with serving(flooding) as there, McpConnection(declared(there), NONE) as connection:
+    async with serving(flooding) as upstream, McpConnection(declared(upstream), NONE) as connection:
         with pytest.raises(ToolError, match="a message of more than"):
             await connection.offers()
 
@@ -139,6 +139,8 @@ async def test_an_error_page_without_end_is_not_read() -> None:
 @pytest.mark.spec("M18")
 @pytest.mark.parametrize("revision", [OLDER, NEWEST])
 async def test_the_newest_revision_is_spoken_that_a_server_knows(revision: str) -> None:
-    async with serving(raw(revision=revision)) as there, opened(declared(there)) as site:
+    async with serving(raw(revision=revision)) as upstream, opened(declared(upstream)) as site:
         assert await site.call("books_echo") == "done"
-        assert [one["mcp-protocol-version"] for one in there.headers if "mcp-protocol-version" in one][-1] == revision
+        assert [headers["mcp-protocol-version"] for headers in upstream.headers if "mcp-protocol-version" in headers][
+            -1
+        ] == revision

@@ -34,36 +34,36 @@ def app(waiting: asyncio.Event, going_on: asyncio.Event) -> MCPServer:
     return server
 
 
-def connection(there: There, room: Room, name: str = "books") -> McpConnection:
-    return McpConnection(McpServer(name=name, url=there.url, internal=[there.host]), NONE, room)
+def connection(upstream: There, room: Room, name: str = "books") -> McpConnection:
+    return McpConnection(McpServer(name=name, url=upstream.url, internal=[upstream.host]), NONE, room)
 
 
-async def title_of(one: McpConnection) -> str:
-    return (await one.call("title", {}, None)).content[0]["text"]
+async def title_of(client: McpConnection) -> str:
+    return (await client.call("title", {}, None)).content[0]["text"]
 
 
 @pytest.mark.spec("M26")
 async def test_one_that_is_not_used_is_closed_and_made_again_when_it_is_needed() -> None:
     room = Room("acme", idle_seconds=0.05)
     async with (
-        serving(app(asyncio.Event(), asyncio.Event()).streamable_http_app()) as there,
-        connection(there, room) as one,
+        serving(app(asyncio.Event(), asyncio.Event()).streamable_http_app()) as upstream,
+        connection(upstream, room) as client,
     ):
-        assert await title_of(one) == "Emma"
+        assert await title_of(client) == "Emma"
         assert len(room) == 1
         await until(lambda: len(room) == 0)
-        assert await title_of(one) == "Emma"
+        assert await title_of(client) == "Emma"
 
 
 @pytest.mark.spec("M26")
 async def test_one_that_is_in_use_is_not_closed_as_idle() -> None:
     room, waiting, going_on = Room("acme", idle_seconds=0.02), asyncio.Event(), asyncio.Event()
     async with (
-        serving(app(waiting, going_on).streamable_http_app()) as there,
-        connection(there, room) as one,
-        connection(there, room, "other") as later,
+        serving(app(waiting, going_on).streamable_http_app()) as upstream,
+        connection(upstream, room) as first,
+        connection(upstream, room, "other") as later,
     ):
-        calling = asyncio.create_task(one.call("wait", {}, None))
+        calling = asyncio.create_task(first.call("wait", {}, None))
         await waiting.wait()
         assert await title_of(later) == "Emma"
         assert len(room) == 2
@@ -76,19 +76,19 @@ async def test_one_that_is_in_use_is_not_closed_as_idle() -> None:
 async def test_a_new_one_takes_the_room_of_one_that_is_idle_and_waits_for_none_that_is_not() -> None:
     room, waiting, going_on = Room("The organisation 'acme'", most=1), asyncio.Event(), asyncio.Event()
     async with (
-        serving(app(waiting, going_on).streamable_http_app()) as there,
-        connection(there, room, "one") as one,
-        connection(there, room, "other") as other,
+        serving(app(waiting, going_on).streamable_http_app()) as upstream,
+        connection(upstream, room, "one") as first,
+        connection(upstream, room, "other") as other,
     ):
-        assert await title_of(one) == "Emma"
+        assert await title_of(first) == "Emma"
         assert await title_of(other) == "Emma"
         assert len(room) == 1
-        calling = asyncio.create_task(one.call("wait", {}, None))
+        calling = asyncio.create_task(first.call("wait", {}, None))
         await waiting.wait()
         with pytest.raises(TransientError, match="The organisation 'acme' has 1 connections") as raised:
             await title_of(other)
         assert raised.value.code == "too_many_connections"
-        async with connection(there, Room("another"), "other") as elsewhere:
+        async with connection(upstream, Room("another"), "other") as elsewhere:
             assert await title_of(elsewhere) == "Emma", "others have room of their own"
         going_on.set()
         assert (await calling).content[0]["text"] == "done"
@@ -97,9 +97,9 @@ async def test_a_new_one_takes_the_room_of_one_that_is_idle_and_waits_for_none_t
 @pytest.mark.spec("M26")
 async def test_nothing_keeps_one_that_nobody_has_any_more() -> None:
     room = Room("acme", idle_seconds=0.02)
-    async with serving(app(asyncio.Event(), asyncio.Event()).streamable_http_app()) as there:
-        one = connection(there, room)
-        assert await title_of(one) == "Emma"
-        gone = weakref.ref(one)
-        del one
+    async with serving(app(asyncio.Event(), asyncio.Event()).streamable_http_app()) as upstream:
+        client = connection(upstream, room)
+        assert await title_of(client) == "Emma"
+        gone = weakref.ref(client)
+        del client
         await until(lambda: gc.collect() >= 0 and gone() is None)

@@ -79,11 +79,11 @@ async def test_servers_that_are_trusted_are_first_used_beside_each_other(tmp_pat
 
 @pytest.mark.spec("M94")
 async def test_a_few_are_asked_at_once_and_one_that_fails_ends_the_others() -> None:
-    running, most, ends = 0, 0, asyncio.Event()
+    running, highest, ends = 0, 0, asyncio.Event()
 
     async def ask(number: int) -> int:
-        nonlocal running, most
-        running, most = running + 1, max(most, running + 1)
+        nonlocal running, highest
+        running, highest = running + 1, max(highest, running + 1)
         try:
             if number < 0:
                 raise LookupError
@@ -98,7 +98,7 @@ async def test_a_few_are_asked_at_once_and_one_that_fails_ends_the_others() -> N
     assert running == AT_ONCE
     ends.set()
     assert await asking == list(range(3 * AT_ONCE))
-    assert most == AT_ONCE
+    assert highest == AT_ONCE
     ends.clear()
     with pytest.raises(LookupError):
         await side_by_side(partial(ask, number) for number in (1, -1))

@@ -33,7 +33,7 @@ def test_a_long_name_ends_with_a_part_of_its_hash() -> None:
 @given(first=LETTERS, second=LETTERS)
 def test_names_here_are_valid_and_long_ones_are_told_apart(first: str, second: str) -> None:
     shared = "x" * 60
-    names = [BOOKS.tool_name(f"{shared}{own}") for own in (first, second)]
+    names = [BOOKS.tool_name(f"{shared}{suffix}") for suffix in (first, second)]
     assert all(TOOL.fullmatch(name) for name in (*names, BOOKS.tool_name(first)))
     assert (names[0] == names[1]) == (first == second)
 
@@ -47,7 +47,7 @@ async def test_a_tool_with_a_long_name_is_pinned_and_called_by_its_own() -> None
         return done(message)
 
     tools = [{**ECHO, "name": f"{long}1"}, {**ECHO, "name": f"{long}2"}]
-    async with serving(raw(noted, tools=tools)) as there, opened(declared(there)) as site:
+    async with serving(raw(noted, tools=tools)) as upstream, opened(declared(upstream)) as site:
         assert [pin.tool for pin in await site.kernel.store.pins.list()] == [f"{long}1", f"{long}2"]
         for tool in site.capability.every_tool:
             assert await site.session.call(tool) == "done"

@@ -53,8 +53,8 @@ def test_other_words_and_the_order_of_everything_else_count(before: dict[str, An
 @pytest.mark.spec("M95", "M5")
 async def test_the_host_says_that_the_order_does_not_count(tmp_path: Path) -> None:
     store, tools = f"sqlite:///{tmp_path / 'capset.db'}", [described("One of: {'a', 'b'}.")]
-    async with serving(raw(tools=tools)) as there:
-        strict, lenient = declared(there), declared(there, ignore_word_order=True)
+    async with serving(raw(tools=tools)) as upstream:
+        strict, lenient = declared(upstream), declared(upstream, ignore_word_order=True)
         async with opened(strict, store) as site:
             assert await site.call("books_echo", word="a") == "done"
             pins = await site.kernel.store.pins.list()
@@ -76,9 +76,9 @@ async def test_the_host_says_that_the_order_does_not_count(tmp_path: Path) -> No
 @pytest.mark.spec("M95")
 async def test_what_was_approved_in_any_order_is_a_pin_like_any_other() -> None:
     tools = [described("One of: {'a', 'b'}.")]
-    async with serving(raw(tools=tools)) as there:
-        async with opened(declared(there, ignore_word_order=True)) as site:
+    async with serving(raw(tools=tools)) as upstream:
+        async with opened(declared(upstream, ignore_word_order=True)) as site:
             (pin,) = await site.kernel.store.pins.list()
             assert await site.call("books_echo", word="a") == "done"
-        (offer,) = (await offers_of(declared(there))).values()
+        (offer,) = (await offers_of(declared(upstream))).values()
     assert pin.hash == offer.hash, "also for a host that counts the order"

@@ -19,55 +19,55 @@ HEADERS = [
 ]
 
 
-def mailing(there: MailServer, **more: Any) -> Email:
+def mailing(smtp: MailServer, **more: Any) -> Email:
     """Return the channel of a mail server of the test's own."""
-    given: dict[str, Any] = {"tls": "none", "recipients": ["ada@example.org"], **more}
-    return Email(name="mail", host=HOST, port=there.port, from_address=FROM, **given)
+    options: dict[str, Any] = {"tls": "none", "recipients": ["ada@example.org"], **more}
+    return Email(name="mail", host=HOST, port=smtp.port, from_address=FROM, **options)
 
 
-def part(there: MailServer, kind: str, number: int = 0) -> str:
+def part(smtp: MailServer, kind: str, number: int = 0) -> str:
     """Return the text of one part of an email."""
-    found = there.delivered[number].message.get_body((kind,))
-    assert found is not None
-    return found.get_content()
+    body = smtp.delivered[number].message.get_body((kind,))
+    assert body is not None
+    return body.get_content()
 
 
 @pytest.mark.spec("N33")
 async def test_a_request_comes_with_what_people_have_to_know_and_a_link() -> None:
-    async with mail_server() as there:
-        async with paying(mailing(there), public_url="https://a.example") as (here, client, session):
+    async with mail_server() as smtp:
+        async with paying(mailing(smtp), public_url="https://a.example") as (site, client, session):
             request = await asked(client, session, amount=7)
-            row = await settled(here, "mail", request)
-            await here.key("eve")
-            async with here.client("eve") as eve:
+            row = await settled(site, "mail", request)
+            await site.key("eve")
+            async with site.client("eve") as eve:
                 await approved(eve, request, note="fine")
-            await settled(here, "mail", request, event="approval.approved")
-        (mail, decided) = there.delivered
+            await settled(site, "mail", request, event="approval.approved")
+        (mail, decided) = smtp.delivered
         assert (mail.sender, mail.recipients, mail.headers) == (FROM, ["ada@example.org"], HEADERS)
         assert mail.message["subject"] == "[capset] pay waits for an approval"
         assert mail.message["message-id"] == f"<{row.id}.0@capset.example>"
         for kind in ("plain", "html"):
-            shown = part(there, kind)
+            text = part(smtp, kind)
             for words in ("user:ada", "acme", '"amount": 7' if kind == "plain" else "&quot;amount&quot;: 7"):
-                assert words in shown, shown
-            assert f"https://a.example/approve/{request}" in shown
-        assert "<form" not in part(there, "html")
+                assert words in text, text
+            assert f"https://a.example/approve/{request}" in text
+        assert "<form" not in part(smtp, "html")
         assert decided.message["subject"] == "[capset] pay was approved"
-        assert "user:eve" in part(there, "plain", 1)
-        assert "fine" in part(there, "plain", 1)
+        assert "user:eve" in part(smtp, "plain", 1)
+        assert "fine" in part(smtp, "plain", 1)
 
 
 @pytest.mark.spec("N33", "N26", "T48")
 async def test_text_of_others_is_no_header_no_markup_and_bounded() -> None:
     hostile = "x\r\nBcc: eve@example.org\r\n\r\n<script>alert(1)</script>\u202e" + "y" * 100_000
-    async with mail_server() as there, paying(mailing(there)) as (here, client, session):
+    async with mail_server() as smtp, paying(mailing(smtp)) as (site, client, session):
         request = await asked(client, session, to=hostile)
-        await settled(here, "mail", request)
-        (mail,) = there.delivered
+        await settled(site, "mail", request)
+        (mail,) = smtp.delivered
         assert (mail.recipients, mail.headers) == (["ada@example.org"], HEADERS)
-        assert "<script" not in part(there, "html")
-        assert "\u202e" not in part(there, "plain") + part(there, "html")
-        assert "not shown whole" in part(there, "plain")
+        assert "<script" not in part(smtp, "html")
+        assert "\u202e" not in part(smtp, "plain") + part(smtp, "html")
+        assert "not shown whole" in part(smtp, "plain")
         assert len(mail.raw) < 30_000
         assert mail.raw.isascii()
 
@@ -76,7 +76,7 @@ async def test_text_of_others_is_no_header_no_markup_and_bounded() -> None:
 async def test_each_recipient_gets_a_message_of_their_own_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "_PAUSES", (0.2, 1.0, 0.2))
     people = ["ada@example.org", "bob@example.org"]
-    async with mail_server() as there, paying(mailing(there, recipients=people)) as (here, client, session):
+    async with mail_server() as smtp, paying(mailing(smtp, recipients=people)) as (site, client, session):
         refuses = True
 
         async def rcpt(server: Any, session: Any, envelope: Any, address: str, options: list[str]) -> str:
@@ -85,14 +85,14 @@ async def test_each_recipient_gets_a_message_of_their_own_and_once(monkeypatch: 
             envelope.rcpt_tos.append(address)
             return "250 OK"
 
-        there.handle_RCPT = rcpt  # type: ignore[method-assign]
+        smtp.handle_RCPT = rcpt  # type: ignore[method-assign]
         request = await asked(client, session)
-        row = await failed_once(here, "mail", request)
+        row = await failed_once(site, "mail", request)
         assert row.error == "the mail server does not take a recipient (it says 451)"
         refuses = False
-        row = await settled(here, "mail", request)
-        assert [one.recipients for one in there.delivered] == [["ada@example.org"], ["bob@example.org"]]
-        assert [one.message["to"] for one in there.delivered] == people
+        row = await settled(site, "mail", request)
+        assert [mail.recipients for mail in smtp.delivered] == [["ada@example.org"], ["bob@example.org"]]
+        assert [mail.message["to"] for mail in smtp.delivered] == people
         assert row.attempts >= 2
 
 
@@ -100,27 +100,27 @@ async def test_each_recipient_gets_a_message_of_their_own_and_once(monkeypatch: 
 @pytest.mark.parametrize("tls", ["starttls", "implicit"])
 async def test_a_password_goes_over_trusted_tls(tls: str) -> None:
     login = {"username": "${SMTP_USERNAME}", "password": "${SMTP_PASSWORD}"}
-    known = Secrets(SMTP_USERNAME=USERNAME, SMTP_PASSWORD=PASSWORD)
-    async with mail_server(tls=tls, login=True) as there:
-        trusted = mailing(there, tls=tls, certificates=certificate(HOST)[0], **login)
-        async with paying(trusted, secrets=known) as (here, client, session):
+    secrets = Secrets(SMTP_USERNAME=USERNAME, SMTP_PASSWORD=PASSWORD)
+    async with mail_server(tls=tls, login=True) as smtp:
+        trusted = mailing(smtp, tls=tls, certificates=certificate(HOST)[0], **login)
+        async with paying(trusted, secrets=secrets) as (site, client, session):
             request = await asked(client, session)
-            await settled(here, "mail", request)
-            assert there.delivered[0].is_encrypted
-            assert there.logins == [(USERNAME.encode(), PASSWORD.encode())]
-        async with paying(mailing(there, tls=tls, **login), secrets=known) as (here, client, session):
+            await settled(site, "mail", request)
+            assert smtp.delivered[0].is_encrypted
+            assert smtp.logins == [(USERNAME.encode(), PASSWORD.encode())]
+        async with paying(mailing(smtp, tls=tls, **login), secrets=secrets) as (site, client, session):
             request = await asked(client, session)
-            row = await failed_once(here, "mail", request)
+            row = await failed_once(site, "mail", request)
             assert "the mail server cannot be used" in (row.error or "")
-            assert len(there.logins) == 1, "what is not trusted gets no password"
+            assert len(smtp.logins) == 1, "what is not trusted gets no password"
 
 
 @pytest.mark.spec("N33", "N23")
 @pytest.mark.parametrize("hangs", ["EHLO", "MAIL", "DATA"])
 async def test_a_mail_server_that_stalls_is_left(hangs: str) -> None:
-    async with mail_server(hangs=hangs) as there, paying(mailing(there, timeout=1)) as (here, client, session):
+    async with mail_server(hangs=hangs) as smtp, paying(mailing(smtp, timeout=1)) as (site, client, session):
         request = await asked(client, session)
-        row = await failed_once(here, "mail", request)
+        row = await failed_once(site, "mail", request)
         assert row.error in {
             f"the mail server cannot be used ({kind})" for kind in ("TimeoutError", "SMTPReadTimeoutError")
         }
@@ -128,10 +128,10 @@ async def test_a_mail_server_that_stalls_is_left(hangs: str) -> None:
 
 @pytest.mark.spec("N33")
 async def test_what_a_mail_server_says_is_not_quoted() -> None:
-    said = {"DATA": "554 mail.secret.example hates <script>"}
-    async with mail_server(answers=said) as there, paying(mailing(there)) as (here, client, session):
+    replies = {"DATA": "554 mail.secret.example hates <script>"}
+    async with mail_server(answers=replies) as smtp, paying(mailing(smtp)) as (site, client, session):
         request = await asked(client, session)
-        row = await failed_once(here, "mail", request)
+        row = await failed_once(site, "mail", request)
         assert row.error == "the mail server does not take the message (it says 554)"
 
 
@@ -153,14 +153,14 @@ async def test_what_a_mail_server_says_is_not_quoted() -> None:
     ],
 )
 def test_what_cannot_be_a_list_is_refused(change: dict[str, Any], words: str) -> None:
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "name": "mail",
         "host": "mail.example.org",
         "from_address": FROM,
         "recipients": ["ada@example.org"],
     }
-    assert Email(**given).tls == "starttls"
+    assert Email(**arguments).tls == "starttls"
     with pytest.raises(DefinitionError) as caught:
-        Email(**{**given, **change})
+        Email(**{**arguments, **change})
     assert words in caught.value.message
     assert "hunter2" not in caught.value.message

@@ -23,7 +23,7 @@ GOLDEN = ROOT / "tests/golden/openapi.json"
 
 def library() -> dict[str, Offer]:
     document = parse_document(LIBRARY.encode(), "the document")
-    return {one.name: one for one in offers_of(api(), document)}
+    return {offer.name: offer for offer in offers_of(api(), document)}
 
 
 @pytest.mark.spec("M8")
@@ -109,11 +109,13 @@ def test_a_document_of_3_1_keeps_its_keywords() -> None:
 @pytest.mark.spec("M8")
 def test_two_schemas_of_one_name_stay_apart() -> None:
     names = {"a": {"x": {"type": "string"}}, "b": {"x": {"type": "integer"}}}
-    parameters = [{"name": one, "in": "query", "schema": {"$ref": f"#/components/{one}/x"}} for one in ("a", "b")]
+    parameters = [
+        {"name": section, "in": "query", "schema": {"$ref": f"#/components/{section}/x"}} for section in ("a", "b")
+    ]
     schema = one({"parameters": parameters}, components=names).shape["inputSchema"]
-    names = [schema["properties"][one]["$ref"].removeprefix("#/$defs/") for one in ("a", "b")]
-    assert [one[:-8] for one in names] == ["components_a_x_", "components_b_x_"]
-    assert [schema["$defs"][one] for one in names] == [{"type": "string"}, {"type": "integer"}]
+    names = [schema["properties"][section]["$ref"].removeprefix("#/$defs/") for section in ("a", "b")]
+    assert [name[:-8] for name in names] == ["components_a_x_", "components_b_x_"]
+    assert [schema["$defs"][name] for name in names] == [{"type": "string"}, {"type": "integer"}]
 
 
 @pytest.mark.spec("M8")
@@ -129,7 +131,7 @@ def test_an_operation_does_not_change_with_others_nor_with_the_order_of_members(
     many: dict[str, Any] = {"/0": {"post": body_of("S99")}, **few, "/z": {"put": body_of("S1")}}
     turned = dict(reversed(schemas.items()))
     (before,) = offers_of(api(), doc(paths=few, components={"schemas": schemas}))
-    after = {one.name: one for one in offers_of(api(), doc(paths=many, components={"schemas": turned}))}
+    after = {offer.name: offer for offer in offers_of(api(), doc(paths=many, components={"schemas": turned}))}
     assert before.problems == ()
     assert len(before.shape["inputSchema"]["$defs"]) == 301, "also what is far away"
     assert after["S7"].hash == before.hash
@@ -140,7 +142,7 @@ def parameter(**options: Any) -> dict[str, Any]:
 
 
 def body(*media: str) -> dict[str, Any]:
-    return {"requestBody": {"content": {one: {} for one in media}}}
+    return {"requestBody": {"content": {media_type: {} for media_type in media}}}
 
 
 NESTED: dict[str, Any] = {}
@@ -292,7 +294,7 @@ async def test_a_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "library.yaml"
     file.write_text(LIBRARY)
     offers = await OpenApiClient(api(document=file), no_secret).offers()
-    assert [one.name for one in offers] == ["PUT /books/{id}", "books.get"]
+    assert [offer.name for offer in offers] == ["PUT /books/{id}", "books.get"]
 
 
 @pytest.mark.spec("M8")

@@ -54,9 +54,9 @@ def test_an_optional_parameter_that_cannot_be_sent_is_left_out_and_a_required_on
         "properties": {"limit": {"type": "integer"}},
         "additionalProperties": False,
     }
-    (said,) = offer.notes
-    assert said.startswith("left out: ")
-    assert note in said
+    (actual,) = offer.notes
+    assert actual.startswith("left out: ")
+    assert note in actual
     required = one({"parameters": [{**parameter, "required": True}, other]}, components={"schemas": schemas})
     assert required.is_unusable
     assert note in required.problems[0]
@@ -77,11 +77,11 @@ def test_parameters_whose_names_become_the_same_have_distinct_ones() -> None:
 async def test_each_of_them_is_sent_by_its_own_name() -> None:
     keys = [("query", name) for name in ("t<", "t", "日本")]
     parameters = [{"in": where, "name": name, "schema": {"type": "string"}} for where, name in keys]
-    async with serving(echo()) as there, opened(things(there, document(parameters=parameters))) as site:
+    async with serving(echo()) as upstream, opened(things(upstream, document(parameters=parameters))) as site:
         values = {name: key[1] for key, name in argument_names(keys, has_body=False).items()}
         assert sorted(site.tool("things_find").parameters) == sorted(values)
         await site.call("things_find", **values)
-        assert dict(parse_qsl(urlsplit(there.last.target).query)) == {name: name for _, name in keys}
+        assert dict(parse_qsl(urlsplit(upstream.last.target).query)) == {name: name for _, name in keys}
 
 
 KEYS = st.sets(
@@ -140,11 +140,11 @@ def test_a_field_of_a_form_that_its_style_cannot_send_is_left_out() -> None:
     deep = offered("deepObject")
     assert (deep.problems, deep.notes) == ((), ())
     assert [*deep.shape["inputSchema"]["properties"]["body"]["properties"]] == ["a", "b"]
-    left = offered("form", "b")
-    assert left.notes == (
+    reduced = offered("form", "b")
+    assert reduced.notes == (
         "left out: its body: 'a' has lists or objects within others, which the style 'form' cannot send",
     )
-    assert [*left.shape["inputSchema"]["properties"]["body"]["properties"]] == ["b"]
+    assert [*reduced.shape["inputSchema"]["properties"]["body"]["properties"]] == ["b"]
     assert offered("form", "a").is_unusable
 
 
@@ -153,7 +153,7 @@ NODE: dict[str, Any] = {"type": "object", "properties": {"next": {"$ref": "#/$de
 
 @pytest.mark.spec("M106")
 @pytest.mark.parametrize(
-    ("schema", "least", "most"),
+    ("schema", "minimum", "maximum"),
     [
         ({}, Depth.SCALAR, Depth.SCALAR),
         ({"type": ["string", "null"]}, Depth.SCALAR, Depth.SCALAR),
@@ -169,8 +169,8 @@ NODE: dict[str, Any] = {"type": "object", "properties": {"next": {"$ref": "#/$de
         ({"type": "array", "items": {"$ref": "#/$defs/N"}}, Depth.DEEPER, Depth.DEEPER),
     ],
 )
-def test_depths_of_schemas(schema: dict[str, Any], least: Depth, most: Depth) -> None:
-    assert depths_of(schema, {"N": NODE}) == (least, most)
+def test_depths_of_schemas(schema: dict[str, Any], minimum: Depth, maximum: Depth) -> None:
+    assert depths_of(schema, {"N": NODE}) == (minimum, maximum)
 
 
 @pytest.mark.spec("M106")
@@ -233,20 +233,20 @@ async def test_operations_that_differ_in_a_query_or_the_end_of_their_paths() -> 
         "/search{?q}": {"get": {"operationId": "search", "parameters": [{"in": "query", "name": "q", "schema": {}}]}},
         "/find?q={q}": {"get": {"operationId": "find", "parameters": [{"in": "query", "name": "q", "schema": {}}]}},
     }
-    async with serving(echo()) as there:
-        notes = {offer.name: offer.notes for offer in offers_of(things(there, data), doc(**data))}
+    async with serving(echo()) as upstream:
+        notes = {offer.name: offer.notes for offer in offers_of(things(upstream, data), doc(**data))}
         assert notes == {
             **dict.fromkeys(("find", "get", "list", "search"), ()),
             "acl": ("not sent: '#acl' at the end of its path",),
         }
-        async with opened(things(there, data)) as site:
+        async with opened(things(upstream, data)) as site:
             assert list(site.tool("things_list").parameters) == ["limit"], "the path says that it is beta"
             await site.call("things_list", limit=2)
-            assert there.last.target == "/messages?beta=true&limit=2"
+            assert upstream.last.target == "/messages?beta=true&limit=2"
             await site.call("things_get", **{"x-target": "A.Get"})
-            assert (there.last.target, there.last.headers["x-target"]) == ("/", "A.Get")
+            assert (upstream.last.target, upstream.last.headers["x-target"]) == ("/", "A.Get")
             await site.call("things_acl")
-            assert there.last.target == "/things"
+            assert upstream.last.target == "/things"
             for name in ("search", "find"):
                 await site.call(f"things_{name}", q="a&b")
-                assert there.last.target == f"/{name}?q=a%26b"
+                assert upstream.last.target == f"/{name}?q=a%26b"

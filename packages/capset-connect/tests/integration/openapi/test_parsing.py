@@ -108,10 +108,10 @@ def test_capsets_own_document_is_read() -> None:
     )
     offers = offers_of(api(url="https://capset.example"), document)
     assert len(offers) == count
-    assert all(one.hash or one.problems for one in offers)
-    usable = [one for one in offers if not one.is_unusable]
+    assert all(offer.hash or offer.problems for offer in offers)
+    usable = [offer for offer in offers if not offer.is_unusable]
     assert len(usable) > count * 3 / 4
-    assert json.dumps([one.shape for one in usable])
+    assert json.dumps([offer.shape for offer in usable])
 
 
 ODD = st.sampled_from(
@@ -123,7 +123,7 @@ WHOLE = parse_document(LIBRARY.encode(), "the document").data
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the path of each value inside another."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(one for key, member in inner for one in places(member, (*path, key)))]
+    return [path, *(inner_path for key, member in inner for inner_path in places(member, (*path, key)))]
 
 
 @pytest.mark.spec("M8", "M4")
@@ -146,5 +146,5 @@ def test_anything_in_any_place_is_a_problem_or_none(changes: list[tuple[tuple[An
         document = document_of(data, "https://a.example/openapi.json")
     except DefinitionError:
         return
-    assert all(one.hash or one.problems for one in offers_of(declared, document))
+    assert all(offer.hash or offer.problems for offer in offers_of(declared, document))
     assert unmatched(declared, document)

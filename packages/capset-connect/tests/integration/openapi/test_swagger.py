@@ -283,17 +283,17 @@ def test_okta() -> None:
 
 @pytest.mark.spec("M107")
 async def test_the_pet_store_is_called() -> None:
-    async with serving(echo()) as there, opened(things(there, PET_STORE, credentials={"simple": "ada:x"})) as site:
+    async with serving(echo()) as server, opened(things(server, PET_STORE, credentials={"simple": "ada:x"})) as site:
         await site.call("things_findPetsByStatus", status=["sold", "available"], tags=["x&y", "z"], ids=["1", "2"])
-        assert there.last.target == "/pet/findByStatus?status=sold&status=available&tags=x%26y,z&ids=1%202"
+        assert server.last.target == "/pet/findByStatus?status=sold&status=available&tags=x%26y,z&ids=1%202"
         await site.call("things_addPet", body={"name": "Rex", "photoUrls": []})
-        assert json.loads(there.last.body) == {"name": "Rex", "photoUrls": []}
+        assert json.loads(server.last.body) == {"name": "Rex", "photoUrls": []}
         await site.call("things_updatePetWithForm", petId=7, body={"name": "Rex", "tags": ["a", "b"]})
-        assert (there.last.target, there.last.body) == ("/pet/7", b"name=Rex&tags=a,b")
+        assert (server.last.target, server.last.body) == ("/pet/7", b"name=Rex&tags=a,b")
         await site.call("things_uploadFile", petId=7, body={"file": encoded(b"png", "rex.png"), "note": "n"})
-        assert b'name="file"; filename="rex.png"' in there.last.body
+        assert b'name="file"; filename="rex.png"' in server.last.body
         await site.call("things_loginUser")
-        assert there.last.headers["authorization"] == "Basic YWRhOng="
+        assert server.last.headers["authorization"] == "Basic YWRhOng="
     upload = offers(json.dumps(PET_STORE))["uploadFile"]
     assert upload.notes == ("left out: its body: the style of 'tags' cannot be sent",), "one part that joins them"
     find = offers(json.dumps(PET_STORE))["findPetsByStatus"]

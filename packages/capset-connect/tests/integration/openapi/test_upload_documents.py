@@ -27,7 +27,7 @@ def test_a_pin_has_the_way_that_parts_are_sent() -> None:
     several = {"type": "array", "items": FILE}
     text = {"type": "string"}
     forms = [form(FILE), form(FILE, a="image/png"), form(several), form(text), form(text, a="application/json")]
-    assert len({pinned(one) for one in forms}) == len(forms)
+    assert len({pinned(form_body) for form_body in forms}) == len(forms)
     assert offered(form(FILE, a="image/png")).shape["arguments"]["body"] == {
         "in": "body",
         "media": "multipart/form-data",
@@ -44,9 +44,9 @@ def test_a_style_that_repeats_a_part_is_how_parts_are_sent_and_3_0_has_none_ther
     repeated = {"schema": {"properties": properties}, "encoding": {name: {"style": "form"} for name in properties}}
     assert offered(repeated).problems == ()
     joined = {**repeated, "encoding": {"tags": {"style": "form", "explode": False}}}
-    left = offered(joined)
-    assert (left.problems, left.notes) == ((), ("left out: its body: the style of 'tags' cannot be sent",))
-    assert list(left.shape["inputSchema"]["properties"]["body"]["properties"]) == ["file"]
+    offer = offered(joined)
+    assert (offer.problems, offer.notes) == ((), ("left out: its body: the style of 'tags' cannot be sent",))
+    assert list(offer.shape["inputSchema"]["properties"]["body"]["properties"]) == ["file"]
     assert (offered(joined, "3.0.3").problems, offered(joined, "3.0.3").notes) == ((), ())
 
 

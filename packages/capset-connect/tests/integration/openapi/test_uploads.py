@@ -76,8 +76,8 @@ async def test_files_stand_beside_texts_and_json(there: There) -> None:
         await site.session.files.write("/empty", b"")
         (part,) = await site.call("files_send", body={"picture": {"path": "/empty"}})
         assert (part["file"], part["type"], part["content"]) == ("empty", "application/octet-stream", "")
-        given = await site.call("files_put", body={"path": "/pictures/a b.png"})
-        assert given == {"length": len(BYTES), "type": "image/png"}
+        received = await site.call("files_put", body={"path": "/pictures/a b.png"})
+        assert received == {"length": len(BYTES), "type": "image/png"}
         assert there.last.body == BYTES
 
 
@@ -87,8 +87,8 @@ async def test_a_model_sees_how_a_file_is_given(there: There) -> None:
         schema = site.tool("files_send").arguments.json_schema["properties"]["body"]
         assert schema["required"] == ["picture"]
         assert "etag" not in schema["properties"]
-        told = schema["properties"]["picture"]["description"]
-        assert told == "A picture.\nA file: the path of one of the session's files, or its content as base64."
+        description = schema["properties"]["picture"]["description"]
+        assert description == "A picture.\nA file: the path of one of the session's files, or its content as base64."
         for wrong in (
             {},
             {"picture": "/a.png"},
@@ -106,7 +106,7 @@ async def test_a_model_sees_how_a_file_is_given(there: There) -> None:
 
 @pytest.mark.spec("M23", "T43")
 @pytest.mark.parametrize(
-    ("given", "arrives"),
+    ("file_name", "arrives"),
     [
         ('a".png', "a%22.png"),
         ('a.png"\r\nX-Evil: 1\r\n\r\nx', "a.png%22%0D%0AX-Evil: 1%0D%0A%0D%0Ax"),
@@ -119,9 +119,9 @@ async def test_a_model_sees_how_a_file_is_given(there: There) -> None:
         ("data:text;x\r\nX-Evil: 1,", "data:text;x%0D%0AX-Evil: 1,"),
     ],
 )
-async def test_a_name_ends_neither_its_line_nor_its_part(there: There, given: str, arrives: str) -> None:
+async def test_a_name_ends_neither_its_line_nor_its_part(there: There, file_name: str, arrives: str) -> None:
     async with sending(there) as site:
-        (part,) = await site.call("files_send", body={"picture": encoded(b"x", given)})
+        (part,) = await site.call("files_send", body={"picture": encoded(b"x", file_name)})
         assert (part["name"], part["file"], part["content"]) == ("picture", arrives, "x")
         assert part["headers"] == ["content-disposition", "content-type"]
 
@@ -131,7 +131,7 @@ async def test_a_field_of_a_form_is_one_part_whatever_its_name_is(there: There) 
     name = 'a"; filename="b.txt"\r\nContent-Type: text/html\r\n\r\n--x'
     async with sending(there) as site:
         parts = await site.call("files_send", body={"picture": encoded(b"x"), name: "text"})
-        assert [one.get("text") for one in parts] == [None, "text"]
+        assert [form_part.get("text") for form_part in parts] == [None, "text"]
         assert parts[1]["name"] == name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
         await site.session.files.write('/a"\r\nb.txt', b"x")
         (part,) = await site.call("files_send", body={"picture": {"path": '/a"\r\nb.txt'}})
@@ -161,23 +161,27 @@ def test_what_is_put_in_comes_out(parts: list[tuple[str, str | None, bytes]]) ->
     parser.write(data)
     parser.finalize()
     assert contents == [content for _, _, content in parts]
-    wanted = [["Content-Disposition", *(["Content-Type"] if file is not None else [])] for _, file, _ in parts]
-    assert headers == [one.encode() for names in wanted for one in names]
+    expected_headers = [
+        ["Content-Disposition", *(["Content-Type"] if file is not None else [])] for _, file, _ in parts
+    ]
+    assert headers == [header.encode() for names in expected_headers for header in names]
 
 
 @pytest.mark.spec("M23")
 async def test_a_boundary_cannot_be_foreseen(there: There) -> None:
     async with sending(there) as site:
-        seen: set[str] = set()
+        content_types: set[str] = set()
         for _ in range(2):
-            again = [one.headers["content-type"] for one in there.got]
-            forged = again[-1].partition("boundary=")[2] if again else "x"
+            earlier_types = [request.headers["content-type"] for request in there.got]
+            forged = earlier_types[-1].partition("boundary=")[2] if earlier_types else "x"
             content = f"\r\n--{forged}\r\nContent-Disposition: form-data; name=admin\r\n\r\n1\r\n--{forged}--".encode()
             (part,) = await site.call("files_send", body={"picture": encoded(content)})
             assert part["content"].encode() == content
-            seen.add(there.last.headers["content-type"])
-        assert len(seen) == 2
-        assert all(re.fullmatch(r"multipart/form-data; boundary=[0-9a-f]{32}", one) for one in seen)
+            content_types.add(there.last.headers["content-type"])
+        assert len(content_types) == 2
+        assert all(
+            re.fullmatch(r"multipart/form-data; boundary=[0-9a-f]{32}", content_type) for content_type in content_types
+        )
 
 
 @pytest.mark.spec("M23", "T43")

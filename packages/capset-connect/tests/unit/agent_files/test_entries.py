@@ -45,9 +45,9 @@ def refused(*entries: Any, **more: Any) -> dict[str, str]:
     """Return what is wrong, by its place."""
     with pytest.raises(DefinitionError) as error:
         build_agent({"name": "keeper", "capabilities": list(entries), **more}, REGISTRY, "here")
-    told = {field.path: field.expected for field in error.value.fields}
-    assert all(f"{path}: {expected}" in error.value.message for path, expected in told.items())
-    return told
+    problems = {field.path: field.expected for field in error.value.fields}
+    assert all(f"{path}: {expected}" in error.value.message for path, expected in problems.items())
+    return problems
 
 
 @pytest.mark.spec("C1", "C4")
@@ -85,9 +85,9 @@ def test_what_is_not_said_stays_as_the_capability_has_it() -> None:
 def test_an_alias_is_the_capability_and_never_a_second_one() -> None:
     assert compose(built("bookshelf")).static_hash == compose(built("shelf")).static_hash
     for twice in (("shelf", "bookshelf"), ("bookshelf", {"id": "shelf"}), ("bookshelf", "bookshelf")):
-        told = refused(*twice)
-        assert told.keys() == {"capabilities.1"}
-        assert "'shelf' stands there twice" in told["capabilities.1"]
+        problems = refused(*twice)
+        assert problems.keys() == {"capabilities.1"}
+        assert "'shelf' stands there twice" in problems["capabilities.1"]
 
 
 @pytest.mark.spec("P4")
@@ -111,15 +111,15 @@ def test_an_alias_is_the_capability_and_never_a_second_one() -> None:
     ],
 )
 def test_what_does_not_fit_is_named_by_its_place(entry: dict[str, Any], place: str, expected: str) -> None:
-    told = refused("lamp", {"id": "shelf", **entry})
-    assert told.keys() == {f"capabilities.1.{place}"}
-    assert expected in told[f"capabilities.1.{place}"]
+    problems = refused("lamp", {"id": "shelf", **entry})
+    assert problems.keys() == {f"capabilities.1.{place}"}
+    assert expected in problems[f"capabilities.1.{place}"]
 
 
 @pytest.mark.spec("P4")
 def test_a_config_for_a_capability_that_has_none_is_refused() -> None:
-    told = refused({"id": "lamp", "config": {}, "presets": {"on": True}, "rename": {"shine": "glow"}})
-    assert told == {
+    problems = refused({"id": "lamp", "config": {}, "presets": {"on": True}, "rename": {"shine": "glow"}})
+    assert problems == {
         "capabilities.0.config": "the capability 'lamp' has no config",
         "capabilities.0.presets.on": "unknown preset 'on'; there is: none",
         "capabilities.0.rename.shine": "unknown tool 'shine'; there is: none",

@@ -35,13 +35,13 @@ def normal(plain: Mapping[str, Any]) -> dict[str, Any]:
 def test_the_fields_are_those_that_can_be_written_and_those_that_are_stored() -> None:
     fields_of_agents = {field.name for field in AGENT_FIELDS}
 
-    def hold(found: Iterable[str], expected: Iterable[str], advice: str) -> None:
-        lacks, more = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
+    def hold(actual: Iterable[str], expected: Iterable[str], advice: str) -> None:
+        lacks, more = sorted(set(expected) - set(actual)), sorted(set(actual) - set(expected))
         assert not lacks, f"{lacks} of AGENT_FIELDS (capset/stores/base/agents.py): {advice}"
         assert not more, f"{more} is too much by AGENT_FIELDS (capset/stores/base/agents.py): {advice}"
 
-    own = {"id", "org", "version", "static_hash", "created_at", "updated_at", "author"}
-    columns = {field.name for field in fields(AgentRow)} - own
+    row_only = {"id", "org", "version", "static_hash", "created_at", "updated_at", "author"}
+    columns = {field.name for field in fields(AgentRow)} - row_only
     hold(columns, fields_of_agents, "fields of AgentRow there, but for its own")
     hold(AgentInput.model_fields, fields_of_agents, "members of AgentShape or AgentInput in capset/wire/agents.py")
     hold(AgentDetail.model_fields.keys() & fields_of_agents, fields_of_agents, "members of AgentDetail there, in wire/")
@@ -63,14 +63,16 @@ OF_FILES = {
 
 @pytest.mark.spec("P4")
 @pytest.mark.parametrize(
-    "field", [one for one in AGENT_FIELDS if one.in_file and one.name in OF_FILES], ids=lambda one: one.name
+    "field",
+    [agent_field for agent_field in AGENT_FIELDS if agent_field.in_file and agent_field.name in OF_FILES],
+    ids=lambda agent_field: agent_field.name,
 )
 @given(data=st.data())
 def test_an_agent_that_is_made_of_a_file_has_every_field_of_it(field: AgentField, data: st.DataObject) -> None:
     registry = Registry.of([Capability("kit"), Capability("other")])
-    given = {"name": "a", field.name: data.draw(OF_FILES[field.name])}
-    kept = json.loads(definition_of(build_agent(given, registry, "agent.json"))).get(field.name)
-    assert kept == given[field.name], (
+    definition = {"name": "a", field.name: data.draw(OF_FILES[field.name])}
+    stored = json.loads(definition_of(build_agent(definition, registry, "agent.json"))).get(field.name)
+    assert stored == definition[field.name], (
         f"a file's {field.name!r} is dropped where the file is run: agent_of in capset_connect/agent_files/files.py"
         " gives it to Agent, and own_of in capset/kernel/agent_definition.py writes it"
     )
@@ -80,12 +82,12 @@ def test_an_agent_that_is_made_of_a_file_has_every_field_of_it(field: AgentField
 @given(plain=AGENTS)
 def test_what_is_written_is_given_back(plain: dict[str, Any]) -> None:
     row = filled(ROW, AgentInput.model_validate(plain))
-    said = plain_of(row)
-    assert said.keys() == VALUES.keys()
-    assert filled(ROW, AgentInput.model_validate(said)) == row
-    assert {name: said[name] for name in definition_of_row(row)} == definition_of_row(row)
-    shown = agent_detail(row).plain()
-    assert filled(ROW, AgentInput.model_validate({name: shown[name] for name in VALUES})) == row
+    row_values = plain_of(row)
+    assert row_values.keys() == VALUES.keys()
+    assert filled(ROW, AgentInput.model_validate(row_values)) == row
+    assert {name: row_values[name] for name in definition_of_row(row)} == definition_of_row(row)
+    detail = agent_detail(row).plain()
+    assert filled(ROW, AgentInput.model_validate({name: detail[name] for name in VALUES})) == row
     assert filled(ROW, restored(row, row.status)) == row
 
 
@@ -94,9 +96,11 @@ def test_what_is_written_is_given_back(plain: dict[str, Any]) -> None:
 @given(before=AGENTS, after=AGENTS)
 def test_a_patch_of_one_field_leaves_all_others(name: str, before: dict[str, Any], after: dict[str, Any]) -> None:
     row = filled(ROW, AgentInput.model_validate(before))
-    there = plain_of(row)
+    original = plain_of(row)
     changed = plain_of(filled(row, patched(row, {name: after[name]})))
-    assert {one: changed[one] for one in changed if one != name} == {one: there[one] for one in there if one != name}
+    assert {key: changed[key] for key in changed if key != name} == {
+        key: original[key] for key in original if key != name
+    }
     if not isinstance(after[name], dict):  # objects are merged
         assert changed[name] == normal(after)[name]
 
@@ -112,13 +116,13 @@ async def test_every_version_keeps_every_field(
     await store.open()
     try:
         name = f"agent-{len((await store.agents.list(_all())).items):04}"
-        one = filled(AgentRow(name, None, "", "", "", (), (), (), "active", 1, "h1", "t", "t"), _input(first))
+        first_row = filled(AgentRow(name, None, "", "", "", (), (), (), "active", 1, "h1", "t", "t"), _input(first))
         other = filled(AgentRow(name, None, "", "", "", (), (), (), "active", 2, "h2", "t", "t"), _input(second))
-        await store.agents.create(one)
-        assert await store.agents.get(None, name) == one
+        await store.agents.create(first_row)
+        assert await store.agents.get(None, name) == first_row
         assert await store.agents.replace(other)
         assert await store.agents.get(None, name) == other
-        assert await store.agents.version(None, name, 1) == one
+        assert await store.agents.version(None, name, 1) == first_row
     finally:
         await store.close()
 
@@ -128,11 +132,11 @@ async def test_every_version_keeps_every_field(
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 async def test_a_patch_of_one_field_alone_is_a_version(name: str, data: st.DataObject) -> None:
-    kits = [Capability(one) for one in ("one", "two")]
-    choice = st.lists(st.sampled_from([one.name for one in kits]), min_size=1, unique=True)
+    kits = [Capability(kit_name) for kit_name in ("one", "two")]
+    choice = st.lists(st.sampled_from([kit.name for kit in kits]), min_size=1, unique=True)
     agents = st.fixed_dictionaries({**VALUES, "capabilities": choice})
     before = data.draw(agents)
-    after = data.draw(agents.filter(lambda one: normal(one)[name] != normal(before)[name]))
+    after = data.draw(agents.filter(lambda agent: normal(agent)[name] != normal(before)[name]))
     async with Kernel() as kernel:
         stored = StoredAgents(kernel, Registry.of(kits))
         author = Author("user:ada", is_admin=True)

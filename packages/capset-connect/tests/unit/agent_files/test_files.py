@@ -19,7 +19,7 @@ REGISTRY = Registry.of([Capability("noop"), Capability("test_math"), Capability(
 
 def names_of(agent: Agent) -> list[str]:
     """Return the names of the capabilities that an agent uses, in order."""
-    return [one.name for one in agent.uses if not callable(one)]
+    return [capability.name for capability in agent.uses if not callable(capability)]
 
 
 def refused(folder: Path, name: str, content: str | bytes) -> str:
@@ -60,7 +60,7 @@ def test_everything_that_a_file_says_is_kept_in_its_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
+    ("name", "text", "message"),
     [
         ("a.yaml", "name: [x", ", line 1, column 9: not YAML: expected ',' or ']'"),
         ("a.yaml", "name: x\n\tdescription: y", ", line 2, column 1: not YAML: found character '\\t'"),
@@ -87,9 +87,9 @@ def test_everything_that_a_file_says_is_kept_in_its_order() -> None:
     ],
 )
 def test_a_file_that_cannot_be_parsed_is_refused_with_its_place(
-    name: str, text: str, told: str, tmp_path: Path
+    name: str, text: str, message: str, tmp_path: Path
 ) -> None:
-    assert told in refused(tmp_path, name, text)
+    assert message in refused(tmp_path, name, text)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,10 @@ def test_a_tag_makes_no_object(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a.yaml", "a.json"])
 @pytest.mark.parametrize("text", ["", "[]", "5", '"name: x"', "null", '["name"]'])
 def test_what_is_no_mapping_is_no_agent(name: str, text: str, tmp_path: Path) -> None:
-    told = refused(tmp_path, name, text)
-    assert "it must hold a mapping with a name" in told or (name == "a.json" and text == "" and "not JSON" in told)
+    message = refused(tmp_path, name, text)
+    assert "it must hold a mapping with a name" in message or (
+        name == "a.json" and text == "" and "not JSON" in message
+    )
 
 
 @pytest.mark.spec("P4")
@@ -126,15 +128,15 @@ def test_a_file_names_a_model_and_a_static_context(tmp_path: Path) -> None:
 
 @pytest.mark.spec("P4")
 @pytest.mark.parametrize(
-    ("said", "place"),
+    ("context", "place"),
     [
         ("{since: 2026-01-01}", "static_context.since"),
         ("{deep: {big: .nan}}", "static_context.deep.big"),
         ("{1: one}", "static_context.1"),
     ],
 )
-def test_a_static_context_is_json(tmp_path: Path, said: str, place: str) -> None:
-    assert place in refused(tmp_path, "a.yaml", f"name: a\nstatic_context: {said}")
+def test_a_static_context_is_json(tmp_path: Path, context: str, place: str) -> None:
+    assert place in refused(tmp_path, "a.yaml", f"name: a\nstatic_context: {context}")
 
 
 def test_every_field_that_does_not_fit_is_listed(tmp_path: Path) -> None:
@@ -146,9 +148,9 @@ def test_every_field_that_does_not_fit_is_listed(tmp_path: Path) -> None:
         "capabilites": [],
         "modle_settings": "some-model",
     }
-    told = refused(tmp_path, "a.json", json.dumps(wrong))
-    listed = dict(line.strip().split(": ", 1) for line in told.splitlines()[1:])
-    assert listed == {
+    message = refused(tmp_path, "a.json", json.dumps(wrong))
+    problems = dict(line.strip().split(": ", 1) for line in message.splitlines()[1:])
+    assert problems == {
         "name": "required, but missing",
         "description": "Input should be a valid string",
         "system_prompt": "Input should be a valid string",
@@ -161,11 +163,11 @@ def test_every_field_that_does_not_fit_is_listed(tmp_path: Path) -> None:
 
 def test_entries_that_do_not_fit_are_named_by_their_place(tmp_path: Path) -> None:
     entries = [{"id": "noop", "config": {"secret": "hunter2"}}, 5, {"id": 7}, {}]
-    told = refused(tmp_path, "a.json", json.dumps({"name": "a", "capabilities": entries}))
-    places = [line.strip().split(":")[0] for line in told.splitlines()[1:]]
+    message = refused(tmp_path, "a.json", json.dumps({"name": "a", "capabilities": entries}))
+    places = [line.strip().split(":")[0] for line in message.splitlines()[1:]]
     for place in ("capabilities.0.config", "capabilities.1", "capabilities.2.id", "capabilities.3.id"):
         assert place in places
-    assert "hunter2" not in told
+    assert "hunter2" not in message
 
 
 def test_every_capability_that_is_not_there_is_listed() -> None:
@@ -180,7 +182,7 @@ def test_every_capability_that_is_not_there_is_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "message"),
     [
         ({"name": ""}, "here: an agent's name must match"),
         ({"name": "a/b"}, "got 'a/b'"),
@@ -189,23 +191,23 @@ def test_every_capability_that_is_not_there_is_listed() -> None:
         ({"name": "a", "instructions": ["ok", "\udfff"]}, "here: agent 'a': instructions holds a lone surrogate"),
     ],
 )
-def test_what_no_agent_can_be_is_refused(data: dict[str, object], told: str) -> None:
+def test_what_no_agent_can_be_is_refused(data: dict[str, object], message: str) -> None:
     with pytest.raises(DefinitionError) as error:
         build_agent(data, REGISTRY, "here")
-    assert told in error.value.message
+    assert message in error.value.message
 
 
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "folder.yaml").mkdir()
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
-    for name, told in (
+    for name, reason in (
         ("missing.yaml", "cannot be read: No such file or directory"),
         ("folder.yaml", "cannot be read: Is a directory"),
         ("loop.yaml", "cannot be read: Too many levels of symbolic links"),
     ):
         with pytest.raises(DefinitionError) as error:
             read_agent_file(tmp_path / name, REGISTRY)
-        assert error.value.message == f"{tmp_path / name}: {told}"
+        assert error.value.message == f"{tmp_path / name}: {reason}"
     assert refused(tmp_path, "a.yaml", b"name: \xff") == ": is not UTF-8 text, at byte 6"
 
 
@@ -247,21 +249,21 @@ def test_agents_are_tools_of_others_by_name_by_file_and_in_place(tmp_path: Path)
     )
     registry = Registry.of(REGISTRY.capabilities.values(), [Agent("clerk", description="Files.")])
     agent = read_agent_file(head, registry)
-    tools = {one.name: one for one in agent.part.tools}
+    tools = {tool.name: tool for tool in agent.part.tools}
     assert [*tools] == ["clerk", "digger", "ask_inner"]
     inner = tools["ask_inner"]
     assert (inner.effect, inner.description, inner.timeout) == ("read", "Is written here.", 30.0)
     assert inner.permissions == {"staff:ask"}
     assert tools["clerk"].effect == "write"
-    again = build_agent(json.loads(definition_of(agent)), registry, "kept")
-    assert compose(again).static_hash == compose(agent).static_hash, "what is kept of it makes the same agent"
-    again = build_agent(json.loads(definition_of(again)), REGISTRY, "kept")
-    assert compose(again).static_hash == compose(agent).static_hash, "where no agent is installed, too"
+    rebuilt = build_agent(json.loads(definition_of(agent)), registry, "kept")
+    assert compose(rebuilt).static_hash == compose(agent).static_hash, "what is kept of it makes the same agent"
+    rebuilt = build_agent(json.loads(definition_of(rebuilt)), REGISTRY, "kept")
+    assert compose(rebuilt).static_hash == compose(agent).static_hash, "where no agent is installed, too"
 
 
 @pytest.mark.spec("R25", "P4")
 @pytest.mark.parametrize(
-    ("agents", "told"),
+    ("agents", "message"),
     [
         ("[a.yaml]", "a.yaml: an agent cannot be a tool of itself, nor of those that it has as tools"),
         ("[b.yaml]", "a.yaml: an agent cannot be a tool of itself, nor of those that it has as tools"),
@@ -278,12 +280,12 @@ def test_agents_are_tools_of_others_by_name_by_file_and_in_place(tmp_path: Path)
         ("5", "agents"),
     ],
 )
-def test_agents_that_are_none_are_named(tmp_path: Path, agents: str, told: str) -> None:
+def test_agents_that_are_none_are_named(tmp_path: Path, agents: str, message: str) -> None:
     (tmp_path / "a.yaml").write_text(f"{{name: a, description: A., agents: {agents}}}")
     (tmp_path / "b.yaml").write_text("{name: b, description: B., agents: [a.yaml]}")
     with pytest.raises(CapsetError) as error:
         read_agent_file(tmp_path / "a.yaml", REGISTRY)
-    assert told in error.value.message, error.value.message
+    assert message in error.value.message, error.value.message
 
 
 @pytest.mark.spec("R25")
@@ -300,10 +302,10 @@ def test_the_sources_of_a_file_are_those_of_all_that_it_names(tmp_path: Path) ->
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "inner.json").write_text(json.dumps(inner))
     (tmp_path / "outer.json").write_text(json.dumps(outer))
-    pets, found = read_all_sources(tmp_path / "outer.json", REGISTRY)
+    pets, server = read_all_sources(tmp_path / "outer.json", REGISTRY)
     assert isinstance(pets, OpenApi)
-    assert isinstance(found, McpServer)
-    assert (pets.document, found.cwd) == (str(tmp_path / "pets.json"), str(tmp_path / "in" / "here"))
+    assert isinstance(server, McpServer)
+    assert (pets.document, server.cwd) == (str(tmp_path / "pets.json"), str(tmp_path / "in" / "here"))
     assert read_agent_sources(tmp_path / "outer.json") == [pets], "its own"
     (tmp_path / "outer.json").write_text(json.dumps({**outer, **books}))
     with pytest.raises(DefinitionError, match="two of its agents declare MCP server 'books', each in its own way"):

@@ -57,17 +57,17 @@ def test_a_merge_patch_is_that_of_the_rfc(target: Any, patch: Any, result: Any) 
 @given(JSON, JSON)
 def test_a_merge_patch_is_idempotent_and_changes_nothing_given(target: Any, patch: Any) -> None:
     before = repr((target, patch))
-    once = merge_patch(target, patch)
-    assert merge_patch(once, patch) == once
+    merged = merge_patch(target, patch)
+    assert merge_patch(merged, patch) == merged
     assert repr((target, patch)) == before
 
 
 @pytest.mark.spec("P4", "P7")
 def test_objects_are_merged_and_lists_replaced() -> None:
     row = filled(ROW, GIVEN)
-    found = patched(row, {"static_context": {"a": {"b": None, "f": 2}}, "tags": ["y"], "model": None})
-    assert found.static_context == {"a": {"c": [1, {"d": None}], "f": 2}, "e": None}
-    assert (found.tags, found.model, found.name) == (["y"], None, "keeper")
+    changed = patched(row, {"static_context": {"a": {"b": None, "f": 2}}, "tags": ["y"], "model": None})
+    assert changed.static_context == {"a": {"c": [1, {"d": None}], "f": 2}, "e": None}
+    assert (changed.tags, changed.model, changed.name) == (["y"], None, "keeper")
     entries = [{"id": "shelf", "config": {"until": None}}]
     (entry,) = patched(row, {"capabilities": entries}).entries()
     assert entry.config == {"until": None}, "a null within a list is data"
@@ -79,7 +79,7 @@ def test_objects_are_merged_and_lists_replaced() -> None:
 def test_what_does_not_fit_is_named(patch: dict[str, Any]) -> None:
     with pytest.raises(InvalidArguments) as caught:
         patched(filled(ROW, GIVEN), patch)
-    assert [one.path for one in caught.value.fields] == list(patch)
+    assert [field.path for field in caught.value.fields] == list(patch)
 
 
 @pytest.mark.spec("P5")

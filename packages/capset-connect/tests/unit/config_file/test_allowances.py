@@ -35,8 +35,8 @@ def test_it_is_read_in_every_format(tmp_path: Path) -> None:
         limits=["100/1h", Limit(2, "1m", scope="process")], session=Budget(100, 2.5), run=Budget(calls=20)
     )
     for text, name in ((ALLOWED, "a.yaml"), (toml, "a.toml")):
-        made = read(tmp_path, text, name).governance
-        assert (made.allowance, made.pending_approvals) == (expected, 7)
+        governance = read(tmp_path, text, name).governance
+        assert (governance.allowance, governance.pending_approvals) == (expected, 7)
     for nothing in ("", "allowance: null", "allowance: {}", "allowance: {limits: [], session: {}}"):
         assert read(tmp_path, f"governance: {{{nothing}}}").governance.allowance is None
 
@@ -56,17 +56,17 @@ governance:
       cost: 1
       tokens: 5
 """
-    found = {path: (line, message) for line, path, message in refused(tmp_path, text)}
-    assert {path: line for path, (line, _) in found.items()} == {
+    problems = {path: (line, message) for line, path, message in refused(tmp_path, text)}
+    assert {path: line for path, (line, _) in problems.items()} == {
         "governance.pending_approvals": 2,
         "governance.allowance.limits.1": 6,
         "governance.allowance.limts": 7,
         "governance.allowance.session.calls": 8,
         "governance.allowance.run.tokens": 11,
     }
-    assert "a window is a whole number and s, m, h or d" in found["governance.allowance.limits.1"][1]
-    assert "did you mean 'limits'?" in found["governance.allowance.limts"][1]
-    assert "there is no such field" in found["governance.allowance.run.tokens"][1]
+    assert "a window is a whole number and s, m, h or d" in problems["governance.allowance.limits.1"][1]
+    assert "did you mean 'limits'?" in problems["governance.allowance.limts"][1]
+    assert "there is no such field" in problems["governance.allowance.run.tokens"][1]
 
 
 @pytest.mark.spec("G36", "G13")
@@ -97,10 +97,10 @@ async def test_a_kernel_holds_everybody_to_it(tmp_path: Path) -> None:
     actions: [{name: add, tool: sums.add, permissions: []}]
     governance: {default_permissions: [sums:read], allowance: {limits: [1/1h]}}
     """
-    found = read(tmp_path, text)
-    async with Kernel(store="memory://", governance=found.governance) as kernel:
-        for who in ("ada", "bob"):
-            async with kernel.open(found.agent, principal=Principal(who)) as session:
+    configuration = read(tmp_path, text)
+    async with Kernel(store="memory://", governance=configuration.governance) as kernel:
+        for principal_id in ("ada", "bob"):
+            async with kernel.open(configuration.agent, principal=Principal(principal_id)) as session:
                 message = session.message("add", {"a": 1, "b": 2})
                 assert (await session.try_message(message)).data == 3
                 error = (await session.try_message(message)).error

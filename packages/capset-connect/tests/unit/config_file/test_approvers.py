@@ -12,7 +12,7 @@ from tests.helpers.connect.config_file.support import read, refused
 
 @pytest.mark.spec("G27", "G45")
 def test_rules_are_those_of_code(tmp_path: Path) -> None:
-    found = read(
+    configuration = read(
         tmp_path,
         """\
         governance:
@@ -33,7 +33,7 @@ def test_rules_are_those_of_code(tmp_path: Path) -> None:
             - permission: bills:approve
         """,
     )
-    assert found.governance.approvers == (
+    assert configuration.governance.approvers == (
         ApproverRule(
             tools=["pay", "payments.*"],
             effects=["write", "external"],
@@ -54,7 +54,7 @@ def test_rules_are_those_of_code(tmp_path: Path) -> None:
 
 @pytest.mark.spec("G27", "G45")
 @pytest.mark.parametrize(
-    ("rule", "place", "told"),
+    ("rule", "place", "expected"),
     [
         ("{permission: approve}", "governance.approvers.0.permission", "match pattern"),
         ("{approvals: 2.5}", "governance.approvers.0.approvals", "integer"),
@@ -70,6 +70,6 @@ def test_rules_are_those_of_code(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_wrong_rule_is_named_with_its_place(tmp_path: Path, rule: str, place: str, told: str) -> None:
-    found = refused(tmp_path, f"governance: {{approvers: [{rule}]}}")
-    assert any(path.startswith(place) and told in f"{path}: {message}" for _, path, message in found), found
+def test_a_wrong_rule_is_named_with_its_place(tmp_path: Path, rule: str, place: str, expected: str) -> None:
+    problems = refused(tmp_path, f"governance: {{approvers: [{rule}]}}")
+    assert any(path.startswith(place) and expected in f"{path}: {message}" for _, path, message in problems), problems

@@ -33,7 +33,7 @@ def test_a_handler_file_enters_neither_the_path_nor_the_names_of_others(tmp_path
 @pytest.mark.spec("G28")
 def test_what_a_refused_file_loaded_is_taken_back(tmp_path: Path) -> None:
     refused(tmp_path, ACTION.replace("HANDLER", "./handlers/weather.py") + "  \n- {name: b}\n")
-    assert not [one for one in sys.modules.values() if str(tmp_path) in str(getattr(one, "__file__", ""))]
+    assert not [module for module in sys.modules.values() if str(tmp_path) in str(getattr(module, "__file__", ""))]
 
 
 @pytest.mark.spec("G27")
@@ -56,9 +56,9 @@ async def test_a_handler_may_be_a_tool_of_its_own(tmp_path: Path) -> None:
     assert (tool.name, tool.description, tool.effect) == ("add-up", "Add.", "read")
     assert tool.permissions == {"sums:read", "sums:more"}
     assert (tool.version or "").startswith("sha256:")
-    who = Principal("ada", permissions=["sums:read", "sums:more"])
+    principal = Principal("ada", permissions=["sums:read", "sums:more"])
     agent = read(tmp_path, text).agent
-    async with Kernel("memory://") as kernel, kernel.open(agent, principal=who) as session:
+    async with Kernel("memory://") as kernel, kernel.open(agent, principal=principal) as session:
         result = await session.try_message(session.message("add-up", {"a": 2}))
         assert result.data == {"value": 3}
     ((_, path, message),) = refused(tmp_path, text.replace("limits: 5/1m", "effect: read"))
@@ -78,9 +78,9 @@ def test_one_file_is_run_once_however_many_actions_name_it(tmp_path: Path) -> No
     text = "actions:\n" + "".join(
         f"- {{name: {name}, title: T, permissions: [], handler: './h.py:{name}'}}\n" for name in ("one", "two")
     )
-    one, two = read(tmp_path, text).tools
-    assert one.handler() is two.handler()
-    assert one.handler() == [1]
+    first, second = read(tmp_path, text).tools
+    assert first.handler() is second.handler()
+    assert first.handler() == [1]
 
 
 def test_a_file_is_of_a_known_kind_and_size(tmp_path: Path) -> None:

@@ -46,8 +46,8 @@ def read(folder: Path, text: str) -> Configuration:
 
 @pytest.mark.spec("N28", "N20")
 async def test_a_file_declares_channels_of_each_type(tmp_path: Path) -> None:
-    found = read(tmp_path, CHANNELS)
-    assert found.channels == (
+    configuration = read(tmp_path, CHANNELS)
+    assert configuration.channels == (
         Webhook(
             name="ops",
             url="https://ops.example.org/hook",
@@ -75,13 +75,13 @@ async def test_a_file_declares_channels_of_each_type(tmp_path: Path) -> None:
             events=["approval.requested", "approval.expired"],
         ),
     )
-    async with Kernel("memory://", channels=found.channels) as kernel:
-        assert [one.name for one in kernel.deliveries.channels] == ["ops", "chat", "mail"]
+    async with Kernel("memory://", channels=configuration.channels) as kernel:
+        assert [channel.name for channel in kernel.deliveries.channels] == ["ops", "chat", "mail"]
 
 
 @pytest.mark.spec("N28", "N26")
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "phrases"),
     [
         ("type: webhook", "type: pager", ("line 3", "notifications.ops.type")),
         ("    secret: ${OPS_SECRET}\n", "", ("line 2", "a webhook needs secret")),
@@ -102,11 +102,13 @@ async def test_a_file_declares_channels_of_each_type(tmp_path: Path) -> None:
         ("  mail:", "  Mail Box:", ("line 17", "must match")),
     ],
 )
-def test_problems_of_channels_have_their_lines(tmp_path: Path, before: str, after: str, told: tuple[str, ...]) -> None:
+def test_problems_of_channels_have_their_lines(
+    tmp_path: Path, before: str, after: str, phrases: tuple[str, ...]
+) -> None:
     assert before in CHANNELS
     with pytest.raises(InvalidConfiguration) as caught:
         read(tmp_path, CHANNELS.replace(before, after))
-    for words in told:
+    for words in phrases:
         assert words in caught.value.message
     assert "hunter2" not in caught.value.message
 
@@ -121,6 +123,9 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.spec("N28")
 def test_channels_hold_while_a_server_runs(tmp_path: Path) -> None:
-    one, two = read(tmp_path, CHANNELS), read(tmp_path, CHANNELS.replace("ops.example.org", "other.example.org"))
-    assert one.lasting == read(tmp_path, CHANNELS).lasting
-    assert one.lasting != two.lasting
+    configuration, changed = (
+        read(tmp_path, CHANNELS),
+        read(tmp_path, CHANNELS.replace("ops.example.org", "other.example.org")),
+    )
+    assert configuration.lasting == read(tmp_path, CHANNELS).lasting
+    assert configuration.lasting != changed.lasting

@@ -61,18 +61,18 @@ require_auth = true
 @pytest.mark.spec("G27")
 @pytest.mark.parametrize(("name", "text"), [("a.json", ORIGIN), ("a.yaml", ORIGIN), ("a.yml", YAML), ("a.toml", TOML)])
 async def test_every_form_says_the_same(name: str, text: str, tmp_path: Path) -> None:
-    found = read(tmp_path, text, name)
-    weather, notify = found.tools
+    configuration = read(tmp_path, text, name)
+    weather, notify = configuration.tools
     assert (weather.name, weather.title, weather.description) == ("get-weather", "Get Weather", "Fetch weather data")
     assert (notify.title, notify.description) == ("Send Notification", "Send Notification")
     assert (weather.permissions, weather.limits) == ({"weather:read"}, (Limit(100, "1h"),))
     assert (notify.effect, notify.limits) == ("write", ())
-    assert found.governance.require_auth
-    assert found.governance.record_reads
-    assert found.governance.default_permissions == frozenset()
-    who = Principal("ada", permissions=["weather:read"])
-    kernel = Kernel("memory://", governance=found.governance)
-    async with kernel, kernel.open(found.agent, principal=who) as session:
+    assert configuration.governance.require_auth
+    assert configuration.governance.record_reads
+    assert configuration.governance.default_permissions == frozenset()
+    principal = Principal("ada", permissions=["weather:read"])
+    kernel = Kernel("memory://", governance=configuration.governance)
+    async with kernel, kernel.open(configuration.agent, principal=principal) as session:
         assert await session.call(weather, location="Paris") == {"location": "Paris", "for": "ada"}
         with pytest.raises(PermissionDenied, match=r"^Permission denied"):
             await session.call(notify, message="x")
@@ -115,7 +115,7 @@ def test_everything_that_an_action_can_say_is_kept(tmp_path: Path) -> None:
 @pytest.mark.spec("G8", "G27")
 def test_governance_roles_and_workspace(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    found = read(
+    configuration = read(
         tmp_path,
         """\
         governance:
@@ -133,21 +133,25 @@ def test_governance_roles_and_workspace(tmp_path: Path) -> None:
         workspace: ./data
         """,
     )
-    made = found.governance
-    assert (made.default_permissions, made.record_reads, made.redact) == ({"weather:read"}, False, ("sk-[a-z]+",))
-    assert (made.result_bytes, made.approval_seconds, made.own_approvals) == (2048, 60.0, True)
-    assert made.refusals == Limit(10, "1m", scope="process")
-    assert made.file_quota == FileQuota(1000, 2000, 3)
-    assert made.roles.expand("editor") == {"weather:read", "notes:write"}
-    assert found.workspace == (tmp_path / "data").resolve()
+    governance = configuration.governance
+    assert (governance.default_permissions, governance.record_reads, governance.redact) == (
+        {"weather:read"},
+        False,
+        ("sk-[a-z]+",),
+    )
+    assert (governance.result_bytes, governance.approval_seconds, governance.own_approvals) == (2048, 60.0, True)
+    assert governance.refusals == Limit(10, "1m", scope="process")
+    assert governance.file_quota == FileQuota(1000, 2000, 3)
+    assert governance.roles.expand("editor") == {"weather:read", "notes:write"}
+    assert configuration.workspace == (tmp_path / "data").resolve()
     assert read(tmp_path, "governance: {refusals: null}").governance.refusals is None
 
 
 @pytest.mark.spec("G23", "G27")
 def test_the_origins_audit_log_silences_reads_only_and_warns(tmp_path: Path) -> None:
-    found = read(tmp_path, "layers: {capabilities: {security: {auditLog: false, defaultPermissions: [a:b]}}}")
-    assert not found.governance.record_reads
-    warned = {one.path: one.message for one in found.warnings}
+    configuration = read(tmp_path, "layers: {capabilities: {security: {auditLog: false, defaultPermissions: [a:b]}}}")
+    assert not configuration.governance.record_reads
+    warned = {warning.path: warning.message for warning in configuration.warnings}
     assert "silences reads only" in warned["layers.capabilities.security.auditLog"]
     assert "a:b" in warned["layers.capabilities.security.defaultPermissions"]
 
@@ -158,7 +162,7 @@ def test_what_may_not_be_meant_is_a_warning_with_its_line(tmp_path: Path) -> Non
         "actions:\n- {name: a, title: A, permissions: [],\n   effect: external, handler: ./handlers/notify.py}\n"
         "- {name: b, title: B, permissions: [b:write], handler: ./handlers/notify.py}\n"
     )
-    warned = [(one.line, one.path, one.action) for one in read(tmp_path, text).warnings]
+    warned = [(warning.line, warning.path, warning.action) for warning in read(tmp_path, text).warnings]
     assert warned == [
         (1, "governance", None),
         (2, "actions.0.permissions", "a"),
@@ -171,44 +175,44 @@ def test_what_may_not_be_meant_is_a_warning_with_its_line(tmp_path: Path) -> Non
 @pytest.mark.spec("G27")
 def test_a_file_that_is_read_again_has_its_handlers_anew(tmp_path: Path) -> None:
     before = read(tmp_path, ORIGIN, "a.json")
-    again = read(tmp_path, ORIGIN, "a.json")
+    reread = read(tmp_path, ORIGIN, "a.json")
     folder(tmp_path, {"handlers/notify.py": NOTIFY.replace("sent", "posted")})
     after = read_configuration(tmp_path / "a.json", REGISTRY)
-    versions = [[tool.version for tool in one.tools] for one in (before, again, after)]
+    versions = [[tool.version for tool in configuration.tools] for configuration in (before, reread, after)]
     assert versions[0] == versions[1]
     assert (versions[0][0] == versions[2][0], versions[0][1] == versions[2][1]) == (True, False)
-    texts = [one.tools[1].handler(message="x") for one in (before, after)]
+    texts = [configuration.tools[1].handler(message="x") for configuration in (before, after)]
     assert [sorted(text) for text in texts] == [["by", "sent"], ["by", "posted"]]
 
 
 def test_an_agent_of_its_name_that_is_installed_is_in_the_way(tmp_path: Path) -> None:
-    found = read(tmp_path, "agent: clerk")
-    within = found.within(REGISTRY)
-    assert (within.get_agent("clerk"), list(within.capabilities)) == (found.agent, ["sums"])
+    configuration = read(tmp_path, "agent: clerk")
+    within = configuration.within(REGISTRY)
+    assert (within.get_agent("clerk"), list(within.capabilities)) == (configuration.agent, ["sums"])
     with pytest.raises(DefinitionError, match="two different agents named 'clerk'"):
-        found.within(Registry.of([], [read(tmp_path, "agent: clerk").agent]))
+        configuration.within(Registry.of([], [read(tmp_path, "agent: clerk").agent]))
 
 
 @pytest.mark.spec("G21", "G23", "G27")
 async def test_audit_says_who_signs_and_how_long_records_are_kept(tmp_path: Path) -> None:
     key = CheckpointKey.generate()
     (tmp_path / "audit.pem").write_text(key.pem(), encoding="utf-8")
-    found = read(tmp_path, "actions: []\naudit: {key: audit.pem, every: 1m, keep: 90d}\n")
-    assert found.checkpoints is not None
-    assert (found.checkpoints.key.public.id, found.checkpoints.every) == (key.public.id, 60)
-    assert found.checkpoints.keep == 90 * 86_400
-    async with Kernel(store="memory://", checkpoints=found.checkpoints) as kernel:
-        async with kernel.open(found.agent, principal=Principal("ada")) as session:
+    configuration = read(tmp_path, "actions: []\naudit: {key: audit.pem, every: 1m, keep: 90d}\n")
+    assert configuration.checkpoints is not None
+    assert (configuration.checkpoints.key.public.id, configuration.checkpoints.every) == (key.public.id, 60)
+    assert configuration.checkpoints.keep == 90 * 86_400
+    async with Kernel(store="memory://", checkpoints=configuration.checkpoints) as kernel:
+        async with kernel.open(configuration.agent, principal=Principal("ada")) as session:
             assert not (await session.try_message(session.message("nothing", {}))).success
         await kernel.audit.flush()
-        signed = await kernel.audit.checkpoint(found.checkpoints.key, now=kernel.now())
+        signed = await kernel.audit.checkpoint(configuration.checkpoints.key, now=kernel.now())
         assert signed is not None
         assert (await kernel.audit.verify([key.public])).covered == 1
 
 
 @pytest.mark.spec("G28")
 @pytest.mark.parametrize(
-    ("audit", "told"),
+    ("audit", "expected"),
     [
         ("{key: nowhere.pem}", "there is no file 'nowhere.pem' to read; capset audit keygen FILE makes one"),
         ("{key: audit.pem, every: 5 minutes}", "match"),
@@ -216,9 +220,9 @@ async def test_audit_says_who_signs_and_how_long_records_are_kept(tmp_path: Path
         ("{key: public.pem}", "a private key was expected; this is a public one"),
     ],
 )
-def test_what_cannot_sign_is_a_problem_of_its_line(tmp_path: Path, audit: str, told: str) -> None:
+def test_what_cannot_sign_is_a_problem_of_its_line(tmp_path: Path, audit: str, expected: str) -> None:
     key = CheckpointKey.generate()
     (tmp_path / "audit.pem").write_text(key.pem(), encoding="utf-8")
     (tmp_path / "public.pem").write_text(key.public.pem(), encoding="utf-8")
     problems = refused(tmp_path, f"actions: []\naudit: {audit}\n")
-    assert any(told in message for _, _, message in problems), problems
+    assert any(expected in message for _, _, message in problems), problems

@@ -14,7 +14,7 @@ ACTION = "actions:\n- name: a\n  title: A\n  permissions: []\n"
 
 @pytest.mark.spec("G8", "G13", "G27", "G28")
 def test_everything_that_is_wrong_is_listed_at_once_with_its_line(tmp_path: Path) -> None:
-    found = refused(
+    problems = refused(
         tmp_path,
         """\
         actions:
@@ -38,7 +38,7 @@ def test_everything_that_is_wrong_is_listed_at_once_with_its_line(tmp_path: Path
         agnt: x
         """,
     )
-    told = {(line, path): message for line, path, message in found}
+    messages = {(line, path): message for line, path, message in problems}
     expected = {
         (2, "actions.0.description"): "an action needs a description",
         (3, "actions.0.handler"): "handlers are Python files; got './handlers/weather.js'",
@@ -58,8 +58,8 @@ def test_everything_that_is_wrong_is_listed_at_once_with_its_line(tmp_path: Path
         (18, "workspace"): "there is no folder './nowhere'",
         (19, "agnt"): "did you mean 'agent'?",
     }
-    assert told.keys() == expected.keys()
-    assert [key for key, words in expected.items() if words not in told[key]] == []
+    assert messages.keys() == expected.keys()
+    assert [key for key, words in expected.items() if words not in messages[key]] == []
 
 
 @pytest.mark.spec("G13", "G28")
@@ -84,7 +84,7 @@ def test_limits_are_refused_by_their_line_and_their_action(
 
 @pytest.mark.spec("G28")
 @pytest.mark.parametrize(
-    ("name", "text", "line", "told"),
+    ("name", "text", "line", "expected"),
     [
         ("a.json", '{"actions": [\n{"name": }]}', 2, "not JSON"),
         ("a.yaml", "actions:\n\t- x", 2, "not YAML"),
@@ -103,11 +103,11 @@ def test_limits_are_refused_by_their_line_and_their_action(
     ],
 )
 def test_a_file_that_says_nothing_sound_is_refused_by_its_line(
-    name: str, text: str, line: int | None, told: str, tmp_path: Path
+    name: str, text: str, line: int | None, expected: str, tmp_path: Path
 ) -> None:
-    ((found, path, message),) = refused(tmp_path, text, name)
-    assert (found, path) == (line, "")
-    assert told in message
+    ((actual_line, path, message),) = refused(tmp_path, text, name)
+    assert (actual_line, path) == (line, "")
+    assert expected in message
 
 
 @pytest.mark.spec("G28")
@@ -137,7 +137,7 @@ def test_handlers_stand_below_the_files_folder_after_symlinks(tmp_path: Path) ->
 
 @pytest.mark.spec("G28")
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "expected"),
     [
         ("def handler(params:", "./h.py cannot be loaded: '(' was never closed, on its line 1"),
         ("import no_such_module", "./h.py cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
@@ -147,16 +147,16 @@ def test_handlers_stand_below_the_files_folder_after_symlinks(tmp_path: Path) ->
         ("def handle(params): ...", "./h.py has no 'handler'; did you mean 'handle'?"),
     ],
 )
-def test_a_handler_that_cannot_be_loaded_is_a_problem_of_its_line(code: str, told: str, tmp_path: Path) -> None:
+def test_a_handler_that_cannot_be_loaded_is_a_problem_of_its_line(code: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "h.py").write_text(code, encoding="utf-8")
     ((line, path, message),) = refused(tmp_path, f"{ACTION}  handler: ./h.py")
     assert (line, path) == (5, "actions.0.handler")
-    assert told in message
+    assert expected in message
 
 
 @pytest.mark.spec("G27")
 @pytest.mark.parametrize(
-    ("handler", "told"),
+    ("handler", "expected"),
     [
         ("no.such.module:x", "no.such.module cannot be imported"),
         ("json:dump s", "the name of a function"),
@@ -165,9 +165,9 @@ def test_a_handler_that_cannot_be_loaded_is_a_problem_of_its_line(code: str, tol
         ("./handlers/weather.ts:x", "write it as 'handlers/weather.py'"),
     ],
 )
-def test_a_handler_that_is_not_there_is_told(handler: str, told: str, tmp_path: Path) -> None:
+def test_a_handler_that_is_not_there_is_told(handler: str, expected: str, tmp_path: Path) -> None:
     ((_, path, message),) = refused(tmp_path, f"{ACTION}  handler: {handler!r}")
-    assert (path, told in message) == ("actions.0.handler", True), message
+    assert (path, expected in message) == ("actions.0.handler", True), message
 
 
 @pytest.mark.spec("G27")

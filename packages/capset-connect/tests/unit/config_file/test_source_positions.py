@@ -25,10 +25,10 @@ def test_where_paths_are_too_much_the_line_above_is_told(suffix: str, text: str,
     tracemalloc.start()
     try:
         lines = lines_of(suffix, text)
-        _, most = tracemalloc.get_traced_memory()
+        _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert most < 64 * 1_048_576
+    assert peak < 64 * 1_048_576
     assert lines.of(f"{NAME}.3") == 5
     assert lines.of(f"{NAME}.4000") == lines.of(NAME) == first
     assert lines.of("b") == text.count("\n", 0, text.rindex("b")) + 1

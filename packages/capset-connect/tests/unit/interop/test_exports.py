@@ -70,9 +70,9 @@ def test_a_tool_is_written_as_each_provider_takes_it(format: ToolFormat, content
 @pytest.mark.spec("W24")
 def test_tools_in_play_are_written_by_name_and_what_is_not_said_is_told() -> None:
     snapshot = seen([make_rain, forecast], "weather:change", system_prompt="Be brief.")
-    found = export_tools(snapshot, "openai")
-    assert [one["name"] for one in found.content] == ["forecast", "make_rain"]
-    assert found.left_out == (
+    export = export_tools(snapshot, "openai")
+    assert [definition["name"] for definition in export.content] == ["forecast", "make_rain"]
+    assert export.left_out == (
         "the system text, with instructions of capabilities",
         "effects of forecast, make_rain",
         "results of forecast, make_rain",
@@ -80,9 +80,9 @@ def test_tools_in_play_are_written_by_name_and_what_is_not_said_is_told() -> Non
         "limits of make_rain",
         "approvals of make_rain",
     )
-    assert found.warnings == ()
+    assert export.warnings == ()
     without = export_tools(seen([make_rain, forecast]), "openai")
-    assert [one["name"] for one in without.content] == ["forecast"]
+    assert [definition["name"] for definition in without.content] == ["forecast"]
     assert without.left_out[0] == ("the tool make_rain, which is not in play: ada lacks the permission weather:change")
 
 
@@ -97,8 +97,8 @@ def test_what_providers_refuse_is_a_warning() -> None:
 
 @pytest.mark.spec("W24")
 def test_a_list_says_what_its_items_are_which_openai_asks_for() -> None:
-    found = export_tools(seen([plain("pick", {"type": "object", "properties": {"x": {"type": "array"}}})]), "openai")
-    assert found.content[0]["parameters"]["properties"]["x"] == {"type": "array", "items": {}}
+    export = export_tools(seen([plain("pick", {"type": "object", "properties": {"x": {"type": "array"}}})]), "openai")
+    assert export.content[0]["parameters"]["properties"]["x"] == {"type": "array", "items": {}}
 
 
 @pytest.mark.spec("W24")
@@ -116,17 +116,17 @@ def test_a_tool_with_a_default_beside_a_reference_is_written() -> None:
         "properties": {"a": {"type": "integer"}, "b": {"$ref": "#/properties/a", "default": 1}},
         "additionalProperties": False,
     }
-    (found,) = export_tools(seen([plain("pick", parameters)]), "openai").content
-    assert found["parameters"] == parameters
+    (definition,) = export_tools(seen([plain("pick", parameters)]), "openai").content
+    assert definition["parameters"] == parameters
 
 
 @pytest.mark.spec("W24")
 def test_a_json_schema_says_what_the_tool_says_not_what_its_schema_does() -> None:
     parameters = {"$id": "https://example.com/x", "title": "No", "description": "No.", "type": "object"}
-    found = export_json_schema(seen([plain("pick", {**parameters, "required": ["a"]})])).content
-    own = found["$defs"]["arguments/pick"]
-    assert (own["$id"], own["description"]) == ("arguments/pick", "Do it.")
-    validator = jsonschema_rs.validator_for(found)
+    schema = export_json_schema(seen([plain("pick", {**parameters, "required": ["a"]})])).content
+    arguments_schema = schema["$defs"]["arguments/pick"]
+    assert (arguments_schema["$id"], arguments_schema["description"]) == ("arguments/pick", "Do it.")
+    validator = jsonschema_rs.validator_for(schema)
     assert validator.is_valid({"name": "pick", "arguments": {"a": 1}})
     assert not validator.is_valid({"name": "pick", "arguments": {}})
 
@@ -139,8 +139,8 @@ def test_a_json_schema_of_calls_takes_those_that_the_tools_take() -> None:
         "required": ["day"],
         "$defs": {"Day": {"enum": ["mon", "tue"]}},
     }
-    found = export_json_schema(seen([forecast, plain("plan", nested)]))
-    validator = jsonschema_rs.validator_for(found.content)
+    export = export_json_schema(seen([forecast, plain("plan", nested)]))
+    validator = jsonschema_rs.validator_for(export.content)
     for call, fits in [
         ({"name": "forecast", "arguments": {"city": "Rome"}}, True),
         ({"name": "forecast", "arguments": {"city": 1}}, False),
@@ -151,7 +151,7 @@ def test_a_json_schema_of_calls_takes_those_that_the_tools_take() -> None:
         ({"name": "forecast"}, False),
     ]:
         assert validator.is_valid(call) is fits, call
-    results = {"$ref": "results/forecast", "$defs": found.content["$defs"]}
+    results = {"$ref": "results/forecast", "$defs": export.content["$defs"]}
     assert jsonschema_rs.validator_for(results).is_valid({"Rome": "sun"})
     assert not jsonschema_rs.validator_for(results).is_valid({"Rome": 1})
 
@@ -167,12 +167,12 @@ def test_exported_originals_are_the_names_that_were_imported() -> None:
     async def answer(name: str, arguments: dict[str, Any]) -> None:
         raise NotImplementedError  # never called: its definitions are all that counts
 
-    found = import_tools([{"name": "math.add"}, {"name": "math/add"}], name="kit", handler=answer, effect="read")
-    snapshot = seen(found.tools.values())
+    imported = import_tools([{"name": "math.add"}, {"name": "math/add"}], name="kit", handler=answer, effect="read")
+    snapshot = seen(imported.tools.values())
     for form in FORMATS:
-        again = read_tools(export_tools(snapshot, form, names=found.names).content)
-        assert again.names == found.names
-        assert set(read_tools(export_tools(snapshot, form).content).names) == set(found.names)
+        reread = read_tools(export_tools(snapshot, form, names=imported.names).content)
+        assert reread.names == imported.names
+        assert set(read_tools(export_tools(snapshot, form).content).names) == set(imported.names)
 
 
 names = st.from_regex(r"[a-z][A-Za-z0-9_-]{0,20}", fullmatch=True)
@@ -206,16 +206,18 @@ schemas = st.recursive(
 
 @pytest.mark.spec("W29")
 @given(st.dictionaries(names, st.tuples(texts, objects(schemas)), min_size=1, max_size=4))
-def test_an_import_of_an_export_has_the_same_tools(given: dict[str, tuple[str, dict[str, Any]]]) -> None:
-    tools = [plain(name, parameters, description) for name, (description, parameters) in given.items()]
+def test_an_import_of_an_export_has_the_same_tools(definitions: dict[str, tuple[str, dict[str, Any]]]) -> None:
+    tools = [plain(name, parameters, description) for name, (description, parameters) in definitions.items()]
     snapshot = seen(tools)
     for form in FORMATS:
-        written = export_tools(snapshot, form)
-        assert written == export_tools(snapshot, form)
-        reading = read_tools(json.loads(json.dumps(written.content)))
+        export = export_tools(snapshot, form)
+        assert export == export_tools(snapshot, form)
+        reading = read_tools(json.loads(json.dumps(export.content)))
         assert reading.refused == ()
-        found = {one.here: (one.description, one.arguments) for one in reading.tools}
-        assert found == {one.name: (one.description, one.arguments.json_schema) for one in tools}
+        actual = {definition.here: (definition.description, definition.arguments) for definition in reading.tools}
+        assert actual == {
+            plain_tool.name: (plain_tool.description, plain_tool.arguments.json_schema) for plain_tool in tools
+        }
 
 
 loose = st.recursive(
@@ -238,16 +240,22 @@ loose = st.recursive(
 
 @pytest.mark.spec("W29")
 @given(st.dictionaries(st.text("ab./_", min_size=1, max_size=8), st.dictionaries(names, loose, max_size=3), max_size=4))
-def test_what_was_mapped_once_is_mapped_to_itself(given: dict[str, dict[str, Any]]) -> None:
+def test_what_was_mapped_once_is_mapped_to_itself(parameters: dict[str, dict[str, Any]]) -> None:
     async def answer(name: str, arguments: dict[str, Any]) -> None:
         raise NotImplementedError  # never called: its definitions are all that counts
 
-    documents = [{"name": name, "parameters": {"type": "dict", "properties": one}} for name, one in given.items()]
-    found = import_tools(documents, name="kit", handler=answer, effect="read")
+    documents = [
+        {"name": name, "parameters": {"type": "dict", "properties": properties}}
+        for name, properties in parameters.items()
+    ]
+    imported = import_tools(documents, name="kit", handler=answer, effect="read")
     for form in FORMATS:
-        again = read_tools(export_tools(seen(found.tools.values()), form, names=found.names).content)
-        assert again.names == dict(sorted(found.names.items()))
+        reread = read_tools(export_tools(seen(imported.tools.values()), form, names=imported.names).content)
+        assert reread.names == dict(sorted(imported.names.items()))
         expected = {
-            one.name: (one.description, found.tools[one.name].arguments.json_schema) for one in found.reading.tools
+            definition.name: (definition.description, imported.tools[definition.name].arguments.json_schema)
+            for definition in imported.reading.tools
         }
-        assert {one.name: (one.description, one.arguments) for one in again.tools} == expected
+        assert {
+            definition.name: (definition.description, definition.arguments) for definition in reread.tools
+        } == expected

@@ -27,25 +27,25 @@ async def answer(name: str, arguments: dict[str, Any]) -> Any:
 
 
 def made(*definitions: dict[str, Any], **options: Any) -> ImportedTools:
-    given: dict[str, Any] = {"name": "others", "handler": answer, "effect": "read"}
-    return import_tools(list(definitions), **{**given, **options})
+    defaults: dict[str, Any] = {"name": "others", "handler": answer, "effect": "read"}
+    return import_tools(list(definitions), **{**defaults, **options})
 
 
-async def called(found: ImportedTools, tool: str, *grants: str, **arguments: Any) -> Any:
-    agent = Agent("helper", uses=[found.capability])
-    who = Principal("ada", permissions=grants)
-    async with Kernel(store="memory://") as kernel, kernel.open(agent, principal=who) as session:
-        return await session.options(approvals="defer").call(found.tools[tool], **arguments)
+async def called(imported: ImportedTools, tool: str, *grants: str, **arguments: Any) -> Any:
+    agent = Agent("helper", uses=[imported.capability])
+    principal = Principal("ada", permissions=grants)
+    async with Kernel(store="memory://") as kernel, kernel.open(agent, principal=principal) as session:
+        return await session.options(approvals="defer").call(imported.tools[tool], **arguments)
 
 
 @pytest.mark.spec("W22")
 async def test_the_handler_gets_the_tools_own_name_and_valid_arguments() -> None:
-    found = made(ADD)
-    assert await called(found, "math.add", a=2) == {"name": "math.add", "arguments": {"a": 2, "b": 1}}
-    assert found.names == {"math_add": "math.add"}
-    assert found.definitions == [ADD]
+    imported = made(ADD)
+    assert await called(imported, "math.add", a=2) == {"name": "math.add", "arguments": {"a": 2, "b": 1}}
+    assert imported.names == {"math_add": "math.add"}
+    assert imported.definitions == [ADD]
     with pytest.raises(InvalidArguments, match="a"):
-        await called(found, "math.add", a="two")
+        await called(imported, "math.add", a="two")
 
 
 @pytest.mark.spec("W22")
@@ -58,19 +58,19 @@ async def test_a_handler_may_be_sync_and_take_the_context() -> None:
 
 @pytest.mark.spec("W22")
 async def test_the_definitions_cannot_be_changed_from_outside() -> None:
-    given: dict[str, Any] = {**ADD, "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
-    found = made(given)
-    given["parameters"]["properties"]["a"]["type"] = "integer"
-    found.definitions[0]["name"] = "other"
-    assert await called(found, "math.add", a="x") == {"name": "math.add", "arguments": {"a": "x"}}
-    assert found.definitions[0]["name"] == "math.add"
+    definition: dict[str, Any] = {**ADD, "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
+    imported = made(definition)
+    definition["parameters"]["properties"]["a"]["type"] = "integer"
+    imported.definitions[0]["name"] = "other"
+    assert await called(imported, "math.add", a="x") == {"name": "math.add", "arguments": {"a": "x"}}
+    assert imported.definitions[0]["name"] == "math.add"
 
 
 @pytest.mark.spec("W22")
 def test_the_effect_is_the_hosts_and_hints_only_strengthen_it() -> None:
     hinted = {"name": "wipe", "inputSchema": {"type": "object"}, "annotations": {"destructiveHint": True}}
-    found = made(ADD, DROP, hinted, rules={"drop": {"effect": "external"}})
-    effects = {one.name: one.effect for one in found.capability.every_tool}
+    imported = made(ADD, DROP, hinted, rules={"drop": {"effect": "external"}})
+    effects = {tool.name: tool.effect for tool in imported.capability.every_tool}
     assert effects == {"math_add": "read", "drop": "external", "wipe": "destructive"}
     with pytest.raises(TypeError, match="effect"):
         import_tools([ADD], name="others", handler=answer)  # pyright: ignore[reportCallIssue]
@@ -80,28 +80,30 @@ def test_the_effect_is_the_hosts_and_hints_only_strengthen_it() -> None:
 
 @pytest.mark.spec("W22")
 async def test_rules_are_by_the_tools_own_names() -> None:
-    found = made(
+    imported = made(
         ADD,
         DROP,
         permissions=["math:use"],
         rules={"math.add": {"arguments": {"a": {"type": "number", "maximum": 10}}}, "drop": {"approval": "ask"}},
     )
-    assert (await called(found, "math.add", "math:use", a=2))["name"] == "math.add"
+    assert (await called(imported, "math.add", "math:use", a=2))["name"] == "math.add"
     with pytest.raises(PermissionDenied, match="not allowed here: a"):
-        await called(found, "math.add", "math:use", a=11)
+        await called(imported, "math.add", "math:use", a=11)
     with pytest.raises(PermissionDenied, match="math:use"):
-        await called(found, "math.add", a=2)
+        await called(imported, "math.add", a=2)
     with pytest.raises(ApprovalRequired):
-        await called(found, "drop", "math:use")
+        await called(imported, "drop", "math:use")
     with pytest.raises(DefinitionError, match=r"rules: .*math_add.*math\.add"):
         made(ADD, rules={"math_add": {"effect": "write"}})
 
 
 @pytest.mark.spec("W22")
 async def test_a_result_fits_the_schema_that_the_definition_gives_for_it() -> None:
-    found = made({**ADD, "response": {"type": "dict", "properties": {"sum": {"type": "float"}}, "required": ["sum"]}})
+    imported = made(
+        {**ADD, "response": {"type": "dict", "properties": {"sum": {"type": "float"}}, "required": ["sum"]}}
+    )
     with pytest.raises(InvalidOutput, match="sum"):
-        await called(found, "math.add", a=2)
+        await called(imported, "math.add", a=2)
 
 
 @pytest.mark.spec("W22")
@@ -111,9 +113,9 @@ def test_all_that_cannot_be_tools_are_named_at_once() -> None:
         made(ADD, *bad)
     assert "2 of its definitions cannot be tools: tools.2.type: " in caught.value.message
     assert "x: parameters.type: " in caught.value.message
-    found = made(ADD, *bad, skip_refused=True)
-    assert list(found.names.values()) == ["math.add"]
-    assert len(found.reading.refused) == 2
+    imported = made(ADD, *bad, skip_refused=True)
+    assert list(imported.names.values()) == ["math.add"]
+    assert len(imported.reading.refused) == 2
 
 
 @pytest.mark.spec("W22")

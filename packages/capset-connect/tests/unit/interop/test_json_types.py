@@ -37,7 +37,7 @@ def takes(schema: dict[str, Any], value: Any) -> bool:
 
 @pytest.mark.spec("W21")
 @pytest.mark.parametrize(
-    ("given", "found"),
+    ("source_type", "json_type"),
     [
         ("dict", "object"),
         ("HashMap", "object"),
@@ -57,19 +57,19 @@ def takes(schema: dict[str, Any], value: Any) -> bool:
         (["int", "long"], ["integer"]),
     ],
 )
-def test_a_type_has_its_name_in_json(given: object, found: object) -> None:
-    assert of(x={"type": given})["x"]["type"] == found
+def test_a_type_has_its_name_in_json(source_type: object, json_type: object) -> None:
+    assert of(x={"type": source_type})["x"]["type"] == json_type
 
 
 @pytest.mark.spec("W21")
-@pytest.mark.parametrize("given", ["any", "Any", "", ["str", "any"]])
-def test_any_type_is_no_type(given: object) -> None:
-    assert of(x={"type": given, "description": "It."}) == {"x": {"description": "It."}}
+@pytest.mark.parametrize("source_type", ["any", "Any", "", ["str", "any"]])
+def test_any_type_is_no_type(source_type: object) -> None:
+    assert of(x={"type": source_type, "description": "It."}) == {"x": {"description": "It."}}
 
 
 @pytest.mark.spec("W21")
 def test_types_are_mapped_at_every_depth() -> None:
-    given = {
+    schema = {
         "type": "array",
         "items": {
             "type": "dict",
@@ -77,7 +77,7 @@ def test_types_are_mapped_at_every_depth() -> None:
             "additionalProperties": {"anyOf": [{"type": "int"}, {"type": "None"}]},
         },
     }
-    assert of(x=given)["x"] == {
+    assert of(x=schema)["x"] == {
         "type": "array",
         "items": {
             "type": "object",
@@ -91,12 +91,12 @@ def test_types_are_mapped_at_every_depth() -> None:
 
 @pytest.mark.spec("W21")
 def test_names_of_parameters_and_values_are_no_keywords() -> None:
-    given = {
+    properties = {
         "type": {"type": "str"},
         "default": {"type": "int", "default": 1},
         "x": {"enum": [{"type": "dict"}], "x-of": {"type": "Foo"}},
     }
-    assert of(**given) == {
+    assert of(**properties) == {
         "type": {"type": "string"},
         "default": {"type": "integer", "default": 1},
         "x": {"enum": [{"type": "dict"}], "x-of": {"type": "Foo"}},
@@ -105,7 +105,7 @@ def test_names_of_parameters_and_values_are_no_keywords() -> None:
 
 @pytest.mark.spec("W21")
 def test_a_schema_of_json_schema_stays_as_it_is() -> None:
-    given: dict[str, Any] = {
+    schema: dict[str, Any] = {
         "type": "object",
         "properties": {
             "city": {"type": "string", "minLength": 1, "description": "Where."},
@@ -116,14 +116,14 @@ def test_a_schema_of_json_schema_stays_as_it_is() -> None:
         "additionalProperties": False,
         "$defs": {"Day": {"type": "integer", "minimum": 1}},
     }
-    before = deepcopy(given)
-    assert mapped_schema("parameters", given) == before
-    assert given == before
+    before = deepcopy(schema)
+    assert mapped_schema("parameters", schema) == before
+    assert schema == before
 
 
 @pytest.mark.spec("W21")
 def test_required_and_optional_within_a_property_are_the_objects() -> None:
-    given = {
+    schema = {
         "type": "object",
         "properties": {
             "a": {"type": "str", "required": True},
@@ -132,7 +132,7 @@ def test_required_and_optional_within_a_property_are_the_objects() -> None:
         },
         "required": ["b"],
     }
-    assert mapped_schema("parameters", given) == {
+    assert mapped_schema("parameters", schema) == {
         "type": "object",
         "properties": {
             "a": {"type": "string"},
@@ -145,41 +145,41 @@ def test_required_and_optional_within_a_property_are_the_objects() -> None:
 
 @pytest.mark.spec("W21")
 def test_a_default_is_one_of_the_values() -> None:
-    found = of(
+    properties = of(
         note={"type": "str", "default": None},
         unit={"type": "str", "enum": ["s", "ms"], "default": "N/A"},
         year={"type": "int", "description": "When.", "default": "any"},
         pair={"type": "tuple", "items": {"type": "str"}, "default": [None, None]},
         size={"type": "str", "enum": ["s", "m"], "default": None},
     )
-    assert found["note"] == {"type": ["string", "null"], "default": None}
-    assert found["unit"] == {"type": "string", "enum": ["s", "ms", "N/A"], "default": "N/A"}
-    assert found["year"] == {
+    assert properties["note"] == {"type": ["string", "null"], "default": None}
+    assert properties["unit"] == {"type": "string", "enum": ["s", "ms", "N/A"], "default": "N/A"}
+    assert properties["year"] == {
         "description": "When.",
         "anyOf": [{"type": "integer"}, {"const": "any"}],
         "default": "any",
     }
-    assert found["size"] == {"type": ["string", "null"], "enum": ["s", "m", None], "default": None}
-    assert takes(found["year"], 1999)
-    assert takes(found["year"], "any")
-    assert not takes(found["year"], "some")
-    assert takes(found["pair"], [None, None])
-    assert takes(found["pair"], ["a", "b"])
-    assert not takes(found["pair"], [None])
+    assert properties["size"] == {"type": ["string", "null"], "enum": ["s", "m", None], "default": None}
+    assert takes(properties["year"], 1999)
+    assert takes(properties["year"], "any")
+    assert not takes(properties["year"], "some")
+    assert takes(properties["pair"], [None, None])
+    assert takes(properties["pair"], ["a", "b"])
+    assert not takes(properties["pair"], [None])
 
 
 @pytest.mark.spec("W21")
 def test_an_enum_and_a_type_do_not_rule_each_other_out() -> None:
-    found = of(
+    properties = of(
         level={"type": "int", "enum": ["low", "high"]},
         mixed={"type": "int", "enum": [1, 2, "many"]},
         ratio={"type": "float", "enum": [1, 2.5]},
         tags={"type": "array", "items": {"type": "str"}, "enum": ["a", "b"]},
     )
-    assert found["level"] == {"type": "string", "enum": ["low", "high"]}
-    assert found["mixed"] == {"type": ["integer", "string"], "enum": [1, 2, "many"]}
-    assert found["ratio"] == {"type": "number", "enum": [1, 2.5]}
-    assert found["tags"] == {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}
+    assert properties["level"] == {"type": "string", "enum": ["low", "high"]}
+    assert properties["mixed"] == {"type": ["integer", "string"], "enum": [1, 2, "many"]}
+    assert properties["ratio"] == {"type": "number", "enum": [1, 2.5]}
+    assert properties["tags"] == {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}
 
 
 @pytest.mark.spec("W21")
@@ -188,15 +188,15 @@ def test_nullable_allows_null() -> None:
 
 
 @pytest.mark.spec("W21")
-@pytest.mark.parametrize("given", [None, {}, {"type": "object"}, {"properties": {}}])
-def test_no_arguments_are_an_object_without_properties(given: Any) -> None:
-    assert takes(mapped_schema("parameters", given), {})
-    assert mapped_schema("parameters", given)["type"] == "object"
+@pytest.mark.parametrize("schema", [None, {}, {"type": "object"}, {"properties": {}}])
+def test_no_arguments_are_an_object_without_properties(schema: Any) -> None:
+    assert takes(mapped_schema("parameters", schema), {})
+    assert mapped_schema("parameters", schema)["type"] == "object"
 
 
 @pytest.mark.spec("W21")
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("schema", "message"),
     [
         ([], r"^f: parameters: a schema was expected, such as"),
         (True, r"^f: parameters: arguments have names, so an object was expected; got True"),
@@ -219,18 +219,18 @@ def test_no_arguments_are_an_object_without_properties(given: Any) -> None:
         ),
     ],
 )
-def test_what_cannot_be_mapped_is_refused_with_its_path(given: Any, message: str) -> None:
+def test_what_cannot_be_mapped_is_refused_with_its_path(schema: Any, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
-        mapped_schema("f: parameters", given)
+        mapped_schema("f: parameters", schema)
 
 
 @pytest.mark.spec("W21")
 def test_a_schema_that_is_too_deep_is_refused() -> None:
-    given: dict[str, Any] = {"type": "string"}
+    schema: dict[str, Any] = {"type": "string"}
     for _ in range(100):
-        given = {"type": "list", "items": given}
+        schema = {"type": "list", "items": schema}
     with pytest.raises(DefinitionError, match=r"it is nested more than 64 levels deep"):
-        mapped_schema("f: parameters", {"type": "object", "properties": {"x": given}})
+        mapped_schema("f: parameters", {"type": "object", "properties": {"x": schema}})
 
 
 PAIR: dict[str, Any] = {"type": "tuple", "items": [{"type": "int"}, {"type": "str"}]}
@@ -262,24 +262,24 @@ PAIR: dict[str, Any] = {"type": "tuple", "items": [{"type": "int"}, {"type": "st
 def test_items_by_their_place_are_checked_in_every_dialect(
     dialect: str | None, more: dict[str, Any], value: Any, is_taken: bool
 ) -> None:
-    own = {} if dialect is None else {"$schema": dialect}
-    found = mapped_schema("f: parameters", {**own, "type": "dict", "properties": {"x": {**PAIR, **more}}})
-    assert fits(found, {"x": value}) is is_taken
-    again = mapped_schema("f: parameters", found)
-    assert again == found
+    dialect_keyword = {} if dialect is None else {"$schema": dialect}
+    schema = mapped_schema("f: parameters", {**dialect_keyword, "type": "dict", "properties": {"x": {**PAIR, **more}}})
+    assert fits(schema, {"x": value}) is is_taken
+    remapped = mapped_schema("f: parameters", schema)
+    assert remapped == schema
 
 
 @pytest.mark.spec("W21")
 def test_rules_of_other_items_beside_no_list_say_nothing() -> None:
-    found = of(x={"type": "list", "items": {"type": "int"}, "additionalItems": {"type": "str"}})["x"]
-    assert "additionalItems" not in found
-    assert takes(found, [1, 2])
-    assert not takes(found, [1, "a"])
+    schema = of(x={"type": "list", "items": {"type": "int"}, "additionalItems": {"type": "str"}})["x"]
+    assert "additionalItems" not in schema
+    assert takes(schema, [1, 2])
+    assert not takes(schema, [1, "a"])
 
 
 @pytest.mark.spec("W21")
 def test_a_default_that_does_not_fit_is_the_only_other_value_in_an_older_dialect() -> None:
-    found = mapped_schema(
+    schema = mapped_schema(
         "f: parameters",
         {
             "$schema": "http://json-schema.org/draft-04/schema#",
@@ -287,32 +287,32 @@ def test_a_default_that_does_not_fit_is_the_only_other_value_in_an_older_dialect
             "properties": {"x": {**PAIR, "default": "none"}},
         },
     )
-    assert fits(found, {"x": [1, "a"]})
-    assert fits(found, {"x": "none"})
-    assert not fits(found, {"x": "some"})
+    assert fits(schema, {"x": [1, "a"]})
+    assert fits(schema, {"x": "none"})
+    assert not fits(schema, {"x": "some"})
 
 
 @pytest.mark.spec("W21")
 def test_an_enum_is_of_the_items_only_where_nothing_but_an_array_is_taken() -> None:
-    found = of(
+    properties = of(
         mode={"type": ["string", "array"], "enum": ["a", "b"]},
         tags={"type": ["array", "null"], "items": {"type": "str"}, "enum": ["a", None]},
         lists={"type": "array", "enum": [["a"], "b"]},
     )
-    assert takes(found["mode"], "a")
-    assert not takes(found["mode"], "rm -rf")
-    assert takes(found["tags"], ["a"])
-    assert takes(found["tags"], None)
-    assert not takes(found["tags"], ["b"])
-    assert not takes(found["tags"], [None])
-    assert takes(found["lists"], ["a"])
-    assert takes(found["lists"], "b")
-    assert not takes(found["lists"], ["b"])
+    assert takes(properties["mode"], "a")
+    assert not takes(properties["mode"], "rm -rf")
+    assert takes(properties["tags"], ["a"])
+    assert takes(properties["tags"], None)
+    assert not takes(properties["tags"], ["b"])
+    assert not takes(properties["tags"], [None])
+    assert takes(properties["lists"], ["a"])
+    assert takes(properties["lists"], "b")
+    assert not takes(properties["lists"], ["b"])
 
 
 @pytest.mark.spec("W21")
 @pytest.mark.parametrize(
-    "given",
+    "schema",
     [
         {"$ref": "#/$defs/Day"},
         {"allOf": [{"type": "str"}, {"enum": ["mon", "tue"]}]},
@@ -321,16 +321,16 @@ def test_an_enum_is_of_the_items_only_where_nothing_but_an_array_is_taken() -> N
         {"const": "mon"},
     ],
 )
-def test_nullable_allows_null_beside_other_schemas(given: dict[str, Any]) -> None:
-    day = {**given, "nullable": True, "description": "When.", "required": True}
-    found = mapped_schema(
+def test_nullable_allows_null_beside_other_schemas(schema: dict[str, Any]) -> None:
+    day = {**schema, "nullable": True, "description": "When.", "required": True}
+    mapped = mapped_schema(
         "f: parameters", {"type": "dict", "properties": {"x": day}, "$defs": {"Day": {"type": "str", "enum": ["mon"]}}}
     )
-    assert found["properties"]["x"]["description"] == "When."
-    assert fits(found, {"x": "mon"})
-    assert fits(found, {"x": None})
-    assert not fits(found, {"x": "sun"})
-    assert not fits(found, {})
+    assert mapped["properties"]["x"]["description"] == "When."
+    assert fits(mapped, {"x": "mon"})
+    assert fits(mapped, {"x": None})
+    assert not fits(mapped, {"x": "sun"})
+    assert not fits(mapped, {})
 
 
 @pytest.mark.spec("W21")
@@ -339,7 +339,7 @@ def test_nullable_allows_null_beside_other_schemas(given: dict[str, Any]) -> Non
 )
 @pytest.mark.parametrize("own_id", [None, "https://example.com/f"])
 def test_a_default_beside_a_reference_is_checked_in_the_document(dialect: str | None, own_id: str | None) -> None:
-    given: dict[str, Any] = {
+    schema: dict[str, Any] = {
         **({} if dialect is None else {"$schema": dialect}),
         **({} if own_id is None else {"$id": own_id}),
         "type": "object",
@@ -352,24 +352,24 @@ def test_a_default_beside_a_reference_is_checked_in_the_document(dialect: str | 
         "required": ["from"],
         "definitions": {"Day": {"type": "str", "enum": ["mon", "tue"]}},
     }
-    found = mapped_schema("f: parameters", given)
-    assert found["properties"]["to"] == {"$ref": "#/properties/from", "default": "here"}
-    assert found["properties"]["days"]["default"] == ["mon"]
-    assert fits(found, {"from": "a", "by": 1})
-    assert fits(found, {"from": "a", "by": "b"})
-    assert not fits(found, {"from": "a", "by": 2})
-    assert not fits(found, {"from": "a", "days": ["sun"]})
+    mapped = mapped_schema("f: parameters", schema)
+    assert mapped["properties"]["to"] == {"$ref": "#/properties/from", "default": "here"}
+    assert mapped["properties"]["days"]["default"] == ["mon"]
+    assert fits(mapped, {"from": "a", "by": 1})
+    assert fits(mapped, {"from": "a", "by": "b"})
+    assert not fits(mapped, {"from": "a", "by": 2})
+    assert not fits(mapped, {"from": "a", "days": ["sun"]})
 
 
 @pytest.mark.spec("W21")
 def test_a_default_beside_a_reference_that_leads_nowhere_stays() -> None:
-    given = {"$ref": "#/$defs/Missing", "default": 1}
-    assert of(x=given)["x"] == given
+    schema = {"$ref": "#/$defs/Missing", "default": 1}
+    assert of(x=schema)["x"] == schema
 
 
 @pytest.mark.spec("W21")
 @pytest.mark.parametrize(
-    ("given", "value", "other"),
+    ("schema", "value", "other"),
     [
         ({"type": "str"}, "a", 1),
         ({"type": "list", "items": {"type": "int"}}, [1], ["a"]),
@@ -378,21 +378,21 @@ def test_a_default_beside_a_reference_that_leads_nowhere_stays() -> None:
         (True, 1, None),
     ],
 )
-def test_results_are_of_any_type(given: Any, value: Any, other: Any) -> None:
-    found = mapped_result("f: response", given)
-    assert fits(found, value)
-    assert other is None or not fits(found, other)
+def test_results_are_of_any_type(schema: Any, value: Any, other: Any) -> None:
+    mapped = mapped_result("f: response", schema)
+    assert fits(mapped, value)
+    assert other is None or not fits(mapped, other)
 
 
 @pytest.mark.spec("W21")
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("schema", "message"),
     [
         ({"required": True}, r"^f: parameters\.required: a list of names was expected; got True"),
         ({"required": [{}]}, r"^f: parameters\.required: a list of names was expected; got \[\{\}\]"),
         ({"properties": {}, "required": [[]]}, r"^f: parameters\.required: a list of names was expected"),
     ],
 )
-def test_required_is_a_list_of_names(given: Any, message: str) -> None:
+def test_required_is_a_list_of_names(schema: Any, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
-        mapped_schema("f: parameters", given)
+        mapped_schema("f: parameters", schema)

@@ -86,29 +86,29 @@ PLACE: Final[dict[str, Any]] = {
 
 @pytest.mark.spec("W25")
 def test_a_server_is_described_for_registries() -> None:
-    found = export_server_json(seen([forecast]), **PLACE)
-    compile_json_schema("server.json", SERVER).check(found.content)
-    assert found.content["title"] == "helper"
-    assert found.content["description"] == "Helps."
-    (remote,) = found.content["remotes"]
+    export = export_server_json(seen([forecast]), **PLACE)
+    compile_json_schema("server.json", SERVER).check(export.content)
+    assert export.content["title"] == "helper"
+    assert export.content["description"] == "Helps."
+    (remote,) = export.content["remotes"]
     (header,) = remote["headers"]
     assert (header["name"], header["value"]) == ("Authorization", "Bearer {key}")
     assert header["isSecret"]
     assert header["variables"]["key"]["isSecret"]
-    assert found.left_out == ("the tools, which clients ask the server for: forecast",)
+    assert export.left_out == ("the tools, which clients ask the server for: forecast",)
 
 
 @pytest.mark.spec("W25")
 def test_a_server_with_oauth_asks_for_no_key() -> None:
-    found = export_server_json(seen([forecast]), **PLACE, has_keys=False, description="Weather.")
-    compile_json_schema("server.json", SERVER).check(found.content)
-    assert found.content["remotes"] == [{"type": "streamable-http", "url": PLACE["url"]}]
-    assert found.content["description"] == "Weather."
+    export = export_server_json(seen([forecast]), **PLACE, has_keys=False, description="Weather.")
+    compile_json_schema("server.json", SERVER).check(export.content)
+    assert export.content["remotes"] == [{"type": "streamable-http", "url": PLACE["url"]}]
+    assert export.content["description"] == "Weather."
 
 
 @pytest.mark.spec("W25")
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("overrides", "message"),
     [
         ({"name": "weather"}, r"a server's name is a namespace of yours and a name.*'weather'"),
         ({"name": "a/b/c"}, r"a server's name is a namespace"),
@@ -121,15 +121,15 @@ def test_a_server_with_oauth_asks_for_no_key() -> None:
         ({"description": " "}, r"has no description, which is needed"),
     ],
 )
-def test_what_a_registry_refuses_is_refused_here(given: dict[str, Any], message: str) -> None:
+def test_what_a_registry_refuses_is_refused_here(overrides: dict[str, Any], message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
-        export_server_json(seen([forecast]), **{**PLACE, **given})
+        export_server_json(seen([forecast]), **{**PLACE, **overrides})
 
 
 @pytest.mark.spec("W26")
 def test_an_agent_card_has_a_skill_for_each_tool_in_play() -> None:
-    found = export_agent_card(seen([forecast, make_rain]), version="1.0.0", url="https://agents.example.com/a2a")
-    assert found.content == {
+    export = export_agent_card(seen([forecast, make_rain]), version="1.0.0", url="https://agents.example.com/a2a")
+    assert export.content == {
         "name": "helper",
         "description": "Helps.",
         "supportedInterfaces": [
@@ -148,7 +148,7 @@ def test_an_agent_card_has_a_skill_for_each_tool_in_play() -> None:
             }
         ],
     }
-    assert found.left_out == (
+    assert export.left_out == (
         "schemas of arguments and results, for which a skill has no place",
         "how clients authenticate: add securitySchemes",
         "the tool make_rain, which is not in play: ada lacks the permission weather:change",
@@ -157,14 +157,14 @@ def test_an_agent_card_has_a_skill_for_each_tool_in_play() -> None:
 
 @pytest.mark.spec("W26")
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("overrides", "message"),
     [
         ({"version": "1"}, "a version of three numbers was expected"),
         ({"url": "x"}, "URL"),
         ({"description": ""}, "no description"),
     ],
 )
-def test_a_card_that_says_too_little_is_refused(given: dict[str, Any], message: str) -> None:
+def test_a_card_that_says_too_little_is_refused(overrides: dict[str, Any], message: str) -> None:
     place = {"version": "1.0.0", "url": "https://agents.example.com/a2a"}
     with pytest.raises(DefinitionError, match=message):
-        export_agent_card(seen([forecast]), **{**place, **given})
+        export_agent_card(seen([forecast]), **{**place, **overrides})

@@ -25,17 +25,17 @@ BARE = {**SAID, "parameters": {**CITY, "type": "dict", "properties": {"city": {"
 
 
 def nested(levels: int) -> list[Any]:
-    found: list[Any] = []
+    nested_list: list[Any] = []
     for _ in range(levels):
-        found = [found]
-    return found
+        nested_list = [nested_list]
+    return nested_list
 
 
 @pytest.mark.spec("W22")
 @pytest.mark.parametrize("definition", [CHAT, RESPONSES, ANTHROPIC, CUSTOM, MCP, BARE])
 def test_each_form_is_the_same_tool(definition: dict[str, Any]) -> None:
-    for given in (definition, [definition], {"tools": [definition]}):
-        reading = read_tools(given)
+    for document in (definition, [definition], {"tools": [definition]}):
+        reading = read_tools(document)
         (tool,) = reading.tools
         assert (tool.name, tool.here, tool.description) == ("get_weather", "get_weather", SAID["description"])
         assert tool.arguments == CITY
@@ -67,8 +67,8 @@ def test_a_definition_without_a_description_or_a_schema_is_a_tool() -> None:
 @pytest.mark.spec("W22")
 def test_names_are_mapped_and_lead_back() -> None:
     reading = read_tools([{"name": "math.add"}, {"name": "math/add"}, {"name": "sub"}])
-    assert [one.name for one in reading.tools] == ["math.add", "math/add", "sub"]
-    assert [reading.names[one.here] for one in reading.tools] == ["math.add", "math/add", "sub"]
+    assert [tool.name for tool in reading.tools] == ["math.add", "math/add", "sub"]
+    assert [reading.names[tool.here] for tool in reading.tools] == ["math.add", "math/add", "sub"]
 
 
 @pytest.mark.spec("W22")
@@ -83,21 +83,21 @@ def test_what_means_nothing_here_is_told() -> None:
 
 @pytest.mark.spec("W22")
 def test_texts_that_are_not_what_they_seem_are_told() -> None:
-    (told,) = read_tools({"name": "pay", "description": "Pay\u200b now."}).left_out
-    assert told.startswith("pay: its texts contain the invisible character U+200B ZERO WIDTH SPACE")
+    (note,) = read_tools({"name": "pay", "description": "Pay\u200b now."}).left_out
+    assert note.startswith("pay: its texts contain the invisible character U+200B ZERO WIDTH SPACE")
 
 
 @pytest.mark.spec("W22", "K24")
 def test_a_pattern_that_is_not_checked_is_told() -> None:
     reading = read_tools({"name": "x", "parameters": {"type": "object", "properties": {"a": {"pattern": "(?<=x)y"}}}})
     assert reading.refused == ()
-    (told,) = reading.left_out
-    assert told.startswith("x: inputSchema: this pattern does not take linear time, so it is not checked: (?<=x)y")
+    (note,) = reading.left_out
+    assert note.startswith("x: inputSchema: this pattern does not take linear time, so it is not checked: (?<=x)y")
 
 
 @pytest.mark.spec("W22")
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("definition", "expected"),
     [
         ({"name": "x", "parameters": {"required": True}}, "x: parameters.required: a list of names was expected"),
         ({"name": "x", "parameters": {"required": [{}]}}, "x: parameters.required: a list of names was expected"),
@@ -129,11 +129,11 @@ def test_a_pattern_that_is_not_checked_is_told() -> None:
         ),
     ],
 )
-def test_one_that_cannot_be_a_tool_is_refused_with_its_path_and_no_other(given: object, told: str) -> None:
-    reading = read_tools([{"name": "ok"}, given])
-    assert [one.name for one in reading.tools] == ["ok"]
+def test_one_that_cannot_be_a_tool_is_refused_with_its_path_and_no_other(definition: object, expected: str) -> None:
+    reading = read_tools([{"name": "ok"}, definition])
+    assert [tool.name for tool in reading.tools] == ["ok"]
     (reason,) = reading.refused
-    assert reason.startswith(told)
+    assert reason.startswith(expected)
 
 
 @pytest.mark.spec("W22")
@@ -145,7 +145,7 @@ def test_what_is_no_list_of_definitions_is_refused() -> None:
 @pytest.mark.spec("W22")
 def test_a_name_that_only_another_can_have_is_refused_and_no_other() -> None:
     reading = read_tools([{"name": "a.b"}, {"name": "a/b"}, {"name": "a_b_2e7336dc"}])
-    assert [one.name for one in reading.tools] == ["a/b", "a_b_2e7336dc"]
+    assert [tool.name for tool in reading.tools] == ["a/b", "a_b_2e7336dc"]
     assert reading.refused == ("a.b: 'a.b' and 'a_b_2e7336dc' would both be called 'a_b_2e7336dc': rename one",)
 
 

@@ -60,16 +60,16 @@ clean_names = st.text(alphabet="aZ7_-", min_size=60, max_size=70)
 @pytest.mark.spec("W20")
 @given(st.lists(st.one_of(st.text(alphabet="ab._/ü-", min_size=1, max_size=70), clean_names), unique=True, max_size=20))
 def test_each_name_is_safe_its_own_and_leads_back(originals: list[str]) -> None:
-    found = names_here(originals)
-    assert list(found.values()) == originals
-    assert all(SAFE.fullmatch(name) for name in found)
-    assert set(names_here(reversed(originals)).items()) == set(found.items())
+    names = names_here(originals)
+    assert list(names.values()) == originals
+    assert all(SAFE.fullmatch(name) for name in names)
+    assert set(names_here(reversed(originals)).items()) == set(names.items())
 
 
 @pytest.mark.spec("W20")
 def test_of_two_that_are_one_in_spite_of_their_digits_the_original_has_the_name() -> None:
-    found, clashes = distinct_names(["a.b", "a/b", "a_b_2e7336dc"])
-    assert found == {"a/b": "a_b_c14cddc0", "a_b_2e7336dc": "a_b_2e7336dc"}
+    names, clashes = distinct_names(["a.b", "a/b", "a_b_2e7336dc"])
+    assert names == {"a/b": "a_b_c14cddc0", "a_b_2e7336dc": "a_b_2e7336dc"}
     assert clashes == {"a.b": "'a.b' and 'a_b_2e7336dc' would both be called 'a_b_2e7336dc': rename one"}
     assert distinct_names(["a_b_2e7336dc", "a/b", "a.b"])[1] == clashes
     with pytest.raises(DefinitionError, match="would both be called 'a_b_2e7336dc': rename one"):

@@ -42,17 +42,17 @@ def takes(operation: Offer, value: Any) -> bool:
 LEAF: Data = {"type": "object", "properties": {"key": {"type": "string"}}, "required": ["key"]}
 
 
-def filters(**own: Any) -> Data:
+def filters(**keywords: Any) -> Data:
     either = [{"$ref": "#/components/schemas/Leaf"}, {"$recursiveRef": "#"}]
     several = {"type": "array", "items": {"oneOf": either}}
-    return {**own, "type": "object", "properties": {"filters": several}, "required": ["filters"]}
+    return {**keywords, "type": "object", "properties": {"filters": several}, "required": ["filters"]}
 
 
 @pytest.mark.spec("K25", "M8")
 @pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
-@pytest.mark.parametrize("own", [{}, {"$recursiveAnchor": True}], ids=["", "anchor"])
-def test_a_recursive_reference_leads_to_its_component(version: str, own: Data) -> None:
-    operation = offer({"Leaf": LEAF, "All": filters(**own)}, "All", version)
+@pytest.mark.parametrize("keywords", [{}, {"$recursiveAnchor": True}], ids=["", "anchor"])
+def test_a_recursive_reference_leads_to_its_component(version: str, keywords: Data) -> None:
+    operation = offer({"Leaf": LEAF, "All": filters(**keywords)}, "All", version)
     assert takes(operation, {"filters": [{"key": "a"}, {"filters": [{"filters": []}]}]})
     assert not takes(operation, {"filters": [{"filters": [{"filters": 1}]}]})
 
@@ -87,8 +87,8 @@ def test_a_dynamic_reference_leads_to_its_one_anchor() -> None:
 
 
 def child(name: str, *parents: str, **members: Any) -> Data:
-    own = {"type": "object", "properties": {name: {"type": "integer"}}, "required": [name]}
-    return {"allOf": [*({"$ref": f"#/components/schemas/{parent}"} for parent in parents), own], **members}
+    schema = {"type": "object", "properties": {name: {"type": "integer"}}, "required": [name]}
+    return {"allOf": [*({"$ref": f"#/components/schemas/{parent}"} for parent in parents), schema], **members}
 
 
 def parent(*options: str, **members: Any) -> Data:

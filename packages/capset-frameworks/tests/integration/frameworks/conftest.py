@@ -28,7 +28,7 @@ MODULES: Mapping[str, str] = {
 
 def _module(test: str) -> str:
     name = test.removeprefix("test_")
-    return next(module for known, module in MODULES.items() if f"{name}_".startswith(f"{known}_"))
+    return next(module for prefix, module in MODULES.items() if f"{name}_".startswith(f"{prefix}_"))
 
 
 def _is_missing(module: str) -> bool:

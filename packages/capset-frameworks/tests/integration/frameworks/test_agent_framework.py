@@ -96,7 +96,7 @@ class AgentFrameworkDriver(Driver):
         return await self._go("go")
 
     async def resume(self) -> Conversation:
-        answers = [one.to_function_approval_response(True) for one in self.response.user_input_requests]
+        answers = [request.to_function_approval_response(True) for request in self.response.user_input_requests]
         return await self._go(Message("user", answers))
 
     async def _go(self, message: str | Message) -> Conversation:
@@ -106,16 +106,16 @@ class AgentFrameworkDriver(Driver):
         for content in _contents(self.response):
             if content.type == "function_result":
                 self.read.append(Read(str(content.result)))
-        waiting = [str(one.additional_properties["approval"]) for one in self.response.user_input_requests]
+        waiting = [str(request.additional_properties["approval"]) for request in self.response.user_input_requests]
         output = None if waiting else self.response.text
-        return Conversation([_shown(one) for one in self.client.asked], list(self.read), waiting, output)
+        return Conversation([_shown(request) for request in self.client.asked], list(self.read), waiting, output)
 
     async def take(self, name: str) -> HeldTool:
         tools = await CapsetProvider(self.session).tools()
-        (found,) = (tool for tool in tools if tool.name == name)
+        (matching,) = (tool for tool in tools if tool.name == name)
 
         async def call(arguments: dict[str, Any], id: str) -> Read:
-            (content,) = await found.invoke(arguments=arguments, tool_call_id=id)
+            (content,) = await matching.invoke(arguments=arguments, tool_call_id=id)
             return Read(str(content.text))
 
         return call
@@ -129,85 +129,93 @@ class TestContract(AdapterContract):
 
 
 async def test_a_streamed_run_makes_the_same_calls() -> None:
-    async with office(dynamic=True) as here:
+    async with office(dynamic=True) as desk:
         client = scripted([[("hurry", {})], [("run", {}), ("pay", {"sum": 7})]])
-        agent = Agent(client, name="clerk", context_providers=[CapsetProvider(here.session)])
+        agent = Agent(client, name="clerk", context_providers=[CapsetProvider(desk.session)])
         stream = agent.run("go", stream=True)
         assert "done" in "".join([update.text async for update in stream])
-        results = [one.result for one in _contents(await stream.get_final_response()) if one.type == "function_result"]
+        results = [
+            content.result
+            for content in _contents(await stream.get_final_response())
+            if content.type == "function_result"
+        ]
         assert results == ["hurrying", "running", '{"paid": 7}']
-        assert ["run" in _shown(one).tools for one in client.asked] == [False, True, True]
+        assert ["run" in _shown(request).tools for request in client.asked] == [False, True, True]
 
 
 async def test_what_a_model_does_not_read_of_a_result_stands_beside_it() -> None:
-    async with office() as here:
-        driver = AgentFrameworkDriver(here.session)
+    async with office() as desk:
+        driver = AgentFrameworkDriver(desk.session)
         await driver.run([("pay", {"sum": 500}), ("add", {"a": 1})])
-        refused, made = [one for one in _contents(driver.response) if one.type == "function_result"]
-        first, second = await here.records()
-        told = {"untrusted": True, "record": first.id, "code": "approval_required", "approval": first.approval}
-        assert [one.additional_properties for one in refused.items or ()] == [told]
-        assert [one.additional_properties for one in made.items or ()] == [{"untrusted": True, "record": second.id}]
+        refused, succeeded = [content for content in _contents(driver.response) if content.type == "function_result"]
+        first, second = await desk.records()
+        metadata = {"untrusted": True, "record": first.id, "code": "approval_required", "approval": first.approval}
+        assert [content.additional_properties for content in refused.items or ()] == [metadata]
+        assert [content.additional_properties for content in succeeded.items or ()] == [
+            {"untrusted": True, "record": second.id}
+        ]
 
 
 async def test_refusals_do_not_count_as_errors_in_a_row() -> None:
     """After three of these the framework would take the tools away."""
-    async with office() as here:
-        ran = await AgentFrameworkDriver(here.session).run(*[[("fail", {})]] * 5)
+    async with office() as desk:
+        ran = await AgentFrameworkDriver(desk.session).run(*[[("fail", {})]] * 5)
         assert ran.output == "done"
-        assert len(await here.records()) == 5
+        assert len(await desk.records()) == 5
 
 
 async def test_a_suspended_run_goes_on_in_another_process() -> None:
     """Of the first run, only the text of its session and of its request is left."""
-    async with office() as here:
-        first = AgentFrameworkDriver(here.session, defers=True)
-        held = await first.run([("pay", {"sum": 500}), ("add", {"a": 1})])
-        texts = json.dumps([first.thread.to_dict(), [one.to_dict() for one in first.response.user_input_requests]])
-        await decide(here, held.waiting[0])
+    async with office() as desk:
+        first = AgentFrameworkDriver(desk.session, defers=True)
+        suspended = await first.run([("pay", {"sum": 500}), ("add", {"a": 1})])
+        texts = json.dumps(
+            [first.thread.to_dict(), [request.to_dict() for request in first.response.user_input_requests]]
+        )
+        await decide(desk, suspended.waiting[0])
         thread, requests = json.loads(texts)
         client = ScriptedClient(_say("done"))
-        other = Agent(client, name="clerk", context_providers=[CapsetProvider(here.session, defers=True)])
-        answers = [Content.from_dict(one).to_function_approval_response(True) for one in requests]
+        other = Agent(client, name="clerk", context_providers=[CapsetProvider(desk.session, defers=True)])
+        answers = [Content.from_dict(request).to_function_approval_response(True) for request in requests]
         response = await other.run(Message("user", answers), session=AgentSession.from_dict(thread))
         assert (response.text, paid) == ("done", [500])
-        read = [one for message in client.asked[0]["messages"] for one in message.contents]
-        results = {str(one.result) for one in read if one.type == "function_result"}
+        read = [content for message in client.asked[0]["messages"] for content in message.contents]
+        results = {str(content.result) for content in read if content.type == "function_result"}
         assert results == {'{"paid": 500}', "2"}
 
 
 async def test_a_call_waits_on_until_capset_has_an_answer() -> None:
-    async with office() as here:
-        driver = AgentFrameworkDriver(here.session, defers=True)
-        held = await driver.run([("pay", {"sum": 500})])
-        assert [(await driver.resume()).waiting for _ in range(2)] == [held.waiting] * 2
-        await decide(here, held.waiting[0])
+    async with office() as desk:
+        driver = AgentFrameworkDriver(desk.session, defers=True)
+        suspended = await driver.run([("pay", {"sum": 500})])
+        assert [(await driver.resume()).waiting for _ in range(2)] == [suspended.waiting] * 2
+        await decide(desk, suspended.waiting[0])
         assert (await driver.resume()).output == "done"
         assert paid == [500]
 
 
 async def test_two_calls_of_one_tool_wait_each_for_its_own_request() -> None:
-    async with office() as here:
-        driver = AgentFrameworkDriver(here.session, defers=True)
-        held = await driver.run([("pay", {"sum": 500}), ("pay", {"sum": 7}), ("pay", {"sum": 600})])
+    async with office() as desk:
+        driver = AgentFrameworkDriver(desk.session, defers=True)
+        suspended = await driver.run([("pay", {"sum": 500}), ("pay", {"sum": 7}), ("pay", {"sum": 600})])
         assert paid == [7]
-        assert len({*held.waiting}) == 2
-        await decide(here, held.waiting[0])
-        await decide(here, held.waiting[1], approved=False)
+        assert len({*suspended.waiting}) == 2
+        await decide(desk, suspended.waiting[0])
+        await decide(desk, suspended.waiting[1], approved=False)
         ended = await driver.resume()
         assert (ended.output, paid) == ("done", [7, 500])
-        assert any("the request was rejected" in one.text for one in ended.read)
+        assert any("the request was rejected" in answer.text for answer in ended.read)
 
 
 async def test_a_rejection_on_the_side_of_the_framework_makes_no_call() -> None:
-    async with office() as here:
-        driver = AgentFrameworkDriver(here.session, defers=True)
-        held = await driver.run([("pay", {"sum": 500})])
-        await decide(here, held.waiting[0])
-        answers = [one.to_function_approval_response(False) for one in driver.response.user_input_requests]
+    async with office() as desk:
+        driver = AgentFrameworkDriver(desk.session, defers=True)
+        suspended = await driver.run([("pay", {"sum": 500})])
+        await decide(desk, suspended.waiting[0])
+        answers = [request.to_function_approval_response(False) for request in driver.response.user_input_requests]
         response = await driver.agent.run(Message("user", answers), session=driver.thread)
         assert (response.text, paid) == ("done", [])
-        assert len(await here.records()) == 1
+        assert len(await desk.records()) == 1
 
 
 async def test_its_own_instructions_and_tools_stay() -> None:
@@ -215,40 +223,40 @@ async def test_its_own_instructions_and_tools_stay() -> None:
         """Be of the agent's own."""
         return "own"
 
-    async with office() as here:
+    async with office() as desk:
         client = scripted([[("own", {}), ("add", {"a": 1})]])
-        tools = CapsetProvider(here.session, include_instructions=False)
+        tools = CapsetProvider(desk.session, include_instructions=False)
         response = await Agent(client, "Be brief.", tools=[own], context_providers=[tools]).run("go")
-        assert {_shown(one).system for one in client.asked} == {"Be brief."}
-        assert [one.result for one in _contents(response) if one.type == "function_result"] == ["own", "2"]
+        assert {_shown(request).system for request in client.asked} == {"Be brief."}
+        assert [content.result for content in _contents(response) if content.type == "function_result"] == ["own", "2"]
         client = scripted([])
-        await Agent(client, "Be brief.", context_providers=[CapsetProvider(here.session)]).run("go")
+        await Agent(client, "Be brief.", context_providers=[CapsetProvider(desk.session)]).run("go")
         assert _shown(client.asked[0]).system.startswith("Be brief.\n")
-        assert len(await here.records()) == 1
+        assert len(await desk.records()) == 1
 
 
 async def test_a_session_without_tools_sends_no_list_of_them() -> None:
-    async with opened(capset.Agent("clerk", system_prompt="Be brief.")) as here:
+    async with opened(capset.Agent("clerk", system_prompt="Be brief.")) as desk:
         client = scripted([])
-        await Agent(client, context_providers=[CapsetProvider(here.session)]).run("go")
+        await Agent(client, context_providers=[CapsetProvider(desk.session)]).run("go")
         assert "tools" not in client.asked[0]
         assert client.asked[0]["instructions"] == "Be brief."
 
 
 async def test_an_argument_may_have_any_name() -> None:
-    async with office() as here:
+    async with office() as desk:
         calls: list[Call] = [("add", {"a": 1, name: 2}) for name in ("self", "capset_context", "arguments", "raw")]
-        ran = await AgentFrameworkDriver(here.session).run(calls)
-        assert all("no such parameter" in one.text for one in ran.read)
-        assert [one.outcome for one in await here.records()] == ["invalid"] * 4
+        ran = await AgentFrameworkDriver(desk.session).run(calls)
+        assert all("no such parameter" in answer.text for answer in ran.read)
+        assert [record.outcome for record in await desk.records()] == ["invalid"] * 4
 
 
 async def test_spans_of_calls_are_below_those_of_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:
     exporter = InMemorySpanExporter()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr("agent_framework.observability.get_tracer", lambda *_, **__: tracer)  # as a host's setup does
-    async with opened(capset.Agent("clerk", tools=[add]), observers=[Tracing(provider)]) as here:
-        await AgentFrameworkDriver(here.session).run([("add", {"a": 1})])
+    async with opened(capset.Agent("clerk", tools=[add]), observers=[Tracing(provider)]) as desk:
+        await AgentFrameworkDriver(desk.session).run([("add", {"a": 1})])
     ours, theirs = exporter.get_finished_spans()[:2]
     assert [ours.name, theirs.name] == ["execute_tool add"] * 2
     assert theirs.context is not None
@@ -257,15 +265,15 @@ async def test_spans_of_calls_are_below_those_of_the_framework(monkeypatch: pyte
 
 
 async def test_without_a_trace_records_have_the_id_of_the_run_also_when_it_goes_on() -> None:
-    async with office() as here:
+    async with office() as desk:
         client = scripted([[("pay", {"sum": 500})]])
-        agent = Agent(client, name="clerk", context_providers=[CapsetProvider(here.session, defers=True)])
+        agent = Agent(client, name="clerk", context_providers=[CapsetProvider(desk.session, defers=True)])
         thread = AgentSession()
-        held = await agent.run("go", session=thread)
+        suspended = await agent.run("go", session=thread)
         first = thread.state["capset"]["run"]
-        answers = [one.to_function_approval_response(True) for one in held.user_input_requests]
+        answers = [request.to_function_approval_response(True) for request in suspended.user_input_requests]
         await agent.run(Message("user", answers), session=thread)
-        assert {one.correlation for one in await here.records()} == {first}
+        assert {record.correlation for record in await desk.records()} == {first}
         client.steps.append(_say("again"))
         await agent.run("go", session=thread)
         assert thread.state["capset"]["run"] != first
@@ -279,8 +287,8 @@ class Parcel(BaseModel):
 def weigh(parcel: Parcel, times: int = 1, note: str | None = None) -> dict[str, object]:
     """Weigh a parcel."""
     assert threading.current_thread() is not threading.main_thread()
-    given = Parcel.model_validate(parcel)  # the framework gives functions plain data
-    return {"weight": given.weight * times, "marks": given.marks, "note": note}
+    validated = Parcel.model_validate(parcel)  # the framework gives functions plain data
+    return {"weight": validated.weight * times, "marks": validated.marks, "note": note}
 
 
 @framework_tool(name="ship-it", approval_mode="always_require")
@@ -306,28 +314,28 @@ async def lose(year: Annotated[int, AfterValidator(positive)]) -> str:
 @pytest.mark.spec("W8")
 async def test_tools_of_the_framework_become_tools_here() -> None:
     imported = import_agent_framework_tools([weigh, ship, lose], name="parcels", effect="write")
-    own = framework_tool(weigh)
+    original = framework_tool(weigh)
     assert imported.tools["weigh"].description == "Weigh a parcel."
-    assert dict(imported.tools["weigh"].arguments.json_schema) == own.parameters()
-    async with opened(capset.Agent("clerk", uses=[imported.capability])) as here:
-        tools = SessionTools(here.session)
+    assert dict(imported.tools["weigh"].arguments.json_schema) == original.parameters()
+    async with opened(capset.Agent("clerk", uses=[imported.capability])) as desk:
+        tools = SessionTools(desk.session)
         weighed = await tools.call("weigh", {"parcel": {"weight": 2}, "times": 3})
         assert weighed.data == {"weight": 6.0, "marks": [], "note": None}
         assert (await tools.call("weigh", {"parcel": {"weight": "heavy"}})).text.startswith("Invalid arguments")
-        held = await tools.call("ship-it", {"to": "Ada"})
-        assert held.approval is not None
-        await decide(here, held.approval)
+        suspended = await tools.call("ship-it", {"to": "Ada"})
+        assert suspended.approval is not None
+        await decide(desk, suspended.approval)
         assert (await tools.call("ship-it", {"to": "Ada"})).data == "shipped to Ada"
-        told = await tools.call("lose", {"year": 1999})
-        assert "nothing was kept before 2000" in told.text
+        failed = await tools.call("lose", {"year": 1999})
+        assert "nothing was kept before 2000" in failed.text
         broken = await tools.call("lose", {"year": 2001})
         assert "secret" not in broken.text
         wrong = await tools.call("lose", {"year": -1})
         assert "year: " in wrong.text
         assert "years are positive" in wrong.text
-        records = await here.records()
-        assert {one.effect for one in records} == {"write"}
-        assert [one.outcome for one in records] == [
+        records = await desk.records()
+        assert {record.effect for record in records} == {"write"}
+        assert [record.outcome for record in records] == [
             *("succeeded", "invalid", "denied", "succeeded"),
             *("failed", "failed", "failed"),
         ]
@@ -341,12 +349,12 @@ async def test_a_host_may_take_an_approval_away_and_results_that_are_not_text_ar
 
     rules: dict[str, ToolRules] = {"ship-it": {"approval": "auto"}}
     imported = import_agent_framework_tools([draw, ship], name="kit", effect="read", rules=rules)
-    async with opened(capset.Agent("clerk", uses=[imported.capability])) as here:
-        tools = SessionTools(here.session)
+    async with opened(capset.Agent("clerk", uses=[imported.capability])) as desk:
+        tools = SessionTools(desk.session)
         assert (await tools.call("ship-it", {"to": "Ada"})).data == "shipped to Ada"
         drawn = (await tools.call("draw", {})).data
         assert isinstance(drawn, list)
-        assert [one["type"] for one in drawn if isinstance(one, dict)] == ["text", "data"]
+        assert [part["type"] for part in drawn if isinstance(part, dict)] == ["text", "data"]
 
 
 @pytest.mark.spec("W8")
@@ -393,7 +401,7 @@ def _say(words: str) -> list[Content]:
 
 
 def _shown(options: Mapping[str, Any]) -> Shown:
-    return Shown(options.get("instructions", ""), {one.name: one.parameters() for one in options["tools"]})
+    return Shown(options.get("instructions", ""), {tool.name: tool.parameters() for tool in options["tools"]})
 
 
 def _contents(response: AgentResponse[Any]) -> list[Content]:

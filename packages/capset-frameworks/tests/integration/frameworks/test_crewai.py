@@ -34,9 +34,9 @@ PYTHON = ROOT / ".venv-crewai/bin/python"
 def environ(folder: str) -> dict[str, str]:
     """Return the environment of a crew, which reports to nobody."""
     off = {"OTEL_SDK_DISABLED": "true", "CREWAI_DISABLE_TELEMETRY": "true", "CREWAI_TRACING_ENABLED": "false"}
-    kept = {"PATH": f"{ROOT / '.venv/bin'}{os.pathsep}{os.environ['PATH']}", "HOME": folder}
+    base = {"PATH": f"{ROOT / '.venv/bin'}{os.pathsep}{os.environ['PATH']}", "HOME": folder}
     # Port 9 is that of the protocol "discard", on which nothing listens.
-    return {**kept, **off, "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
+    return {**base, **off, "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}
 
 
 class Crews:
@@ -46,7 +46,7 @@ class Crews:
         self._process: subprocess.Popen[str] | None = None
         self._folder = tempfile.mkdtemp()
 
-    async def run(self, **asked: Any) -> dict[str, Any]:
+    async def run(self, **request: Any) -> dict[str, Any]:
         """Have a crew run, and return what became of it; a crew whose test is cancelled is ended with its process."""
         if self._process is None:
             self._process = subprocess.Popen(
@@ -58,7 +58,7 @@ class Crews:
                 text=True,
             )
         try:
-            return await asyncio.to_thread(self._ask, self._process, json.dumps(asked))
+            return await asyncio.to_thread(self._ask, self._process, json.dumps(request))
         except asyncio.CancelledError:
             self.end()
             raise
@@ -109,11 +109,11 @@ class CrewAIDriver(Driver):
 
     async def run(self, *steps: Sequence[Call]) -> Conversation:
         async with served(self.session) as url:
-            told = await crews.run(url=url, steps=steps)
-        if "error" in told:
-            raise RuntimeError(told["error"])
-        shown = [_shown(one) for one in told["sent"]]
-        return Conversation(shown, [Read(text) for text in told["read"]], output=told["output"])
+            outcome = await crews.run(url=url, steps=steps)
+        if "error" in outcome:
+            raise RuntimeError(outcome["error"])
+        views = [_shown(request) for request in outcome["sent"]]
+        return Conversation(views, [Read(text) for text in outcome["read"]], output=outcome["output"])
 
     async def resume(self) -> Conversation:
         raise NotImplementedError("CrewAI suspends no call")
@@ -141,10 +141,10 @@ def test_the_page_runs_as_it_stands(tmp_path: Path) -> None:
     script = [[("add", {"a": 2, "b": 3})], [("add", {"a": 1, "b": 1})], [("add", {"a": 1, "b": 2})]]
     offline = f"ScriptedLLM(model='scripted', steps={script!r}, last_word='Five.')"
     assert '"gpt-5.4"' in program
-    whole = "from crewai_program import ScriptedLLM\n" + program.replace('"gpt-5.4"', offline)
+    source = "from crewai_program import ScriptedLLM\n" + program.replace('"gpt-5.4"', offline)
     folder = str(tmp_path)
     done = subprocess.run(
-        [PYTHON, "-c", whole],
+        [PYTHON, "-c", source],
         cwd=tmp_path,
         env={**environ(folder), "PYTHONPATH": str(ROOT / "tests/helpers/frameworks")},
         capture_output=True,
@@ -153,13 +153,13 @@ def test_the_page_runs_as_it_stands(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    said = [line.split("#>", 1)[1].strip() for line in program.splitlines() if "#>" in line]
-    assert said
-    assert done.stdout.splitlines()[-len(said) :] == said
+    expected = [line.split("#>", 1)[1].strip() for line in program.splitlines() if "#>" in line]
+    assert expected
+    assert done.stdout.splitlines()[-len(expected) :] == expected
     tail = [ROOT / ".venv/bin/capset", "audit", "query", "--db", "capset.db", "--json"]
-    told = subprocess.run(tail, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert told.stdout.count('"succeeded"') == 2
-    assert told.stdout.count('"limited"') == 1
+    listing = subprocess.run(tail, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert listing.stdout.count('"succeeded"') == 2
+    assert listing.stdout.count('"limited"') == 1
 
 
 @asynccontextmanager
@@ -183,5 +183,7 @@ async def served(session: Session) -> AsyncGenerator[str]:
 
 
 def _shown(sent: dict[str, Any]) -> Shown:
-    tools = {one["name"]: one["parameters"] for one in sent["tools"]}
-    return Shown("\n".join(one["content"] or "" for one in sent["messages"] if one["role"] == "system"), tools)
+    tools = {tool["name"]: tool["parameters"] for tool in sent["tools"]}
+    return Shown(
+        "\n".join(message["content"] or "" for message in sent["messages"] if message["role"] == "system"), tools
+    )

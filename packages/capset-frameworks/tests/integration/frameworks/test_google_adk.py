@@ -79,29 +79,29 @@ class GoogleADKDriver(Driver):
         return await self._go(Part(text="go"), is_new=True)
 
     async def resume(self) -> Conversation:
-        asked, self.asked = self.asked, {}
-        return await self._go(*(confirm(one) for one in asked))
+        requests, self.asked = self.asked, {}
+        return await self._go(*(confirm(request) for request in requests))
 
     async def _go(self, *parts: Part, is_new: bool = False) -> Conversation:
         ran = Conversation()
         async for event in stream(self.runner, *parts, is_new=is_new):
             self.invocation = event.invocation_id
             self.asked |= requests_in(event)
-            if told := (event.custom_metadata or {}).get(PROGRESS):
-                self.events.append((told["fraction"], told["message"]))
+            if progress := (event.custom_metadata or {}).get(PROGRESS):
+                self.events.append((progress["fraction"], progress["message"]))
             if event.is_final_response() and (text := _text(event.content)):
                 ran.output = text
         ran.shown = self.model.shown
-        ran.read = [_read(one.response or {}) for one in self.model.read]
+        ran.read = [_read(response.response or {}) for response in self.model.read]
         ran.waiting = [*self.asked.values()]
         return ran
 
     async def take(self, name: str) -> HeldTool:
-        (found,) = (tool for tool in await SessionToolset(self.session).get_tools() if tool.name == name)
+        (matching,) = (tool for tool in await SessionToolset(self.session).get_tools() if tool.name == name)
 
         async def call(arguments: dict[str, Any], id: str) -> Read:
             context = await context_of(id)
-            return _read(await found.run_async(args=arguments, tool_context=context))
+            return _read(await matching.run_async(args=arguments, tool_context=context))
 
         return call
 
@@ -115,10 +115,10 @@ class TestContract(AdapterContract):
 
 @pytest.mark.spec("W3")
 async def test_progress_of_parallel_calls_is_told_apart_and_stored_nowhere() -> None:
-    async with office() as here:
-        driver = GoogleADKDriver(here.session)
+    async with office() as desk:
+        driver = GoogleADKDriver(desk.session)
         ran = await driver.run([("count", {"texts": ["one two", "three"]}), ("count", {"texts": ["four"]})])
-        assert [one.text for one in ran.read] == ["3", "1"]
+        assert [answer.text for answer in ran.read] == ["3", "1"]
         assert sorted(driver.events) == [(0.5, "one two"), (1.0, "four"), (1.0, "three")]
         stored = await driver.runner.session_service.get_session(app_name="app", user_id="ada", session_id="s")
         assert stored is not None
@@ -127,8 +127,8 @@ async def test_progress_of_parallel_calls_is_told_apart_and_stored_nowhere() -> 
 
 @pytest.mark.spec("W3")
 async def test_progress_outside_of_a_run_ends_no_call(caplog: pytest.LogCaptureFixture) -> None:
-    async with office() as here:
-        count = await GoogleADKDriver(here.session).take("count")
+    async with office() as desk:
+        count = await GoogleADKDriver(desk.session).take("count")
         assert (await count({"texts": ["one two"]}, "call-1-1")).text == "2"
         assert "progress of 'count' cannot be passed on here; the call goes on" in caplog.text
 
@@ -139,30 +139,30 @@ async def test_spans_of_the_adk_have_the_records_ids() -> None:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
     trace.set_tracer_provider(provider)
-    async with office() as here:
-        driver = GoogleADKDriver(here.session)
+    async with office() as desk:
+        driver = GoogleADKDriver(desk.session)
         await driver.run([("add", {"a": 1})], [("fail", {})])
-        records = await here.records()
+        records = await desk.records()
     finished = spans.get_finished_spans()
     around = [span for span in finished if "capset.record" in (span.attributes or {})]
-    told = [dict(span.attributes or {}) for span in around]
-    assert [one["capset.record"] for one in told] == [one.id for one in records]
-    assert [one.get("error.type") for one in told] == [None, "TOOL_ERROR"]
+    attributes = [dict(span.attributes or {}) for span in around]
+    assert [entry["capset.record"] for entry in attributes] == [entry.id for entry in records]
+    assert [entry.get("error.type") for entry in attributes] == [None, "TOOL_ERROR"]
 
 
 @pytest.mark.spec("W1")
 async def test_its_own_instruction_and_tools_stay() -> None:
     model = ScriptedLlm(answers=[step(1, [("price", {"city": "Rome"}), ("add", {"a": 1})]), say("done")])
-    async with office() as here:
-        tools = SessionToolset(here.session)
+    async with office() as desk:
+        tools = SessionToolset(desk.session)
         runner = runner_of(LlmAgent(name="clerk", model=model, instruction="Be brief.", tools=[price, tools]))
         await run(runner, Part(text="go"))
         assert [*model.shown[0].tools][:2] == ["price", "add"]
         assert model.shown[0].system.index("Be brief.") < model.shown[0].system.index(INSTRUCTIONS)
-        assert [one.response for one in model.read] == [{"result": 4}, {"result": 2}]
-        assert len(await here.records()) == 1
+        assert [response.response for response in model.read] == [{"result": 4}, {"result": 2}]
+        assert len(await desk.records()) == 1
         silent = ScriptedLlm(answers=[say("done")])
-        without = SessionToolset(here.session, include_instructions=False)
+        without = SessionToolset(desk.session, include_instructions=False)
         await run(runner_of(LlmAgent(name="clerk", model=silent, tools=[without])), Part(text="go"))
         assert INSTRUCTIONS not in silent.shown[0].system
 
@@ -173,57 +173,60 @@ async def test_a_suspended_run_goes_on_in_another_process(tmp_path: Path) -> Non
     file = str(tmp_path / "adk.db")
     first = ScriptedLlm(answers=[step(1, [("pay", {"sum": 500})])])
     last = ScriptedLlm(answers=[say("done")])
-    async with office() as here:
+    async with office() as desk:
 
         def runner(model: BaseLlm) -> Runner:
-            agent = LlmAgent(name="clerk", model=model, tools=[SessionToolset(here.session, defers=True)])
+            agent = LlmAgent(name="clerk", model=model, tools=[SessionToolset(desk.session, defers=True)])
             return Runner(agent=agent, app_name="app", session_service=SqliteSessionService(file))
 
-        asked = [ask async for event in stream(runner(first), Part(text="go")) for ask in requests_in(event).items()]
-        ((confirmation, approval),) = asked
-        await decide(here, approval)
+        requests = [ask async for event in stream(runner(first), Part(text="go")) for ask in requests_in(event).items()]
+        ((confirmation, approval),) = requests
+        await decide(desk, approval)
         events = [event async for event in stream(runner(last), confirm(confirmation), is_new=False)]
         assert paid == [500]
-        assert [one.response for one in last.read] == [{"result": {"paid": 500}}]
-        refused, made = await here.records()
-        assert (refused.causation, made.causation) == ("call-1-1", "call-1-1")
-        assert made.correlation == refused.correlation == events[-1].invocation_id
+        assert [response.response for response in last.read] == [{"result": {"paid": 500}}]
+        refused, succeeded = await desk.records()
+        assert (refused.causation, succeeded.causation) == ("call-1-1", "call-1-1")
+        assert succeeded.correlation == refused.correlation == events[-1].invocation_id
 
 
 @pytest.mark.spec("W5")
 async def test_a_confirmation_that_is_refused_makes_no_call() -> None:
-    async with office() as here:
-        driver = GoogleADKDriver(here.session, defers=True)
-        held = await driver.run([("pay", {"sum": 500})])
-        await decide(here, held.waiting[0])
-        (asked,) = driver.asked
-        ran = await driver._go(confirm(asked, confirmed=False))
+    async with office() as desk:
+        driver = GoogleADKDriver(desk.session, defers=True)
+        suspended = await driver.run([("pay", {"sum": 500})])
+        await decide(desk, suspended.waiting[0])
+        (confirmation,) = driver.asked
+        ran = await driver._go(confirm(confirmation, confirmed=False))
         assert ran.read[-1] == Read("This call was rejected, and not made.", failed=True)
-        assert (paid, len(await here.records())) == ([], 1)
+        assert (paid, len(await desk.records())) == ([], 1)
 
 
 @pytest.mark.spec("W4", "W5")
 async def test_one_approval_lets_one_of_two_equal_calls_through() -> None:
-    async with office() as here:
-        driver = GoogleADKDriver(here.session, defers=True)
-        held = await driver.run([("pay", {"sum": 500}), ("pay", {"sum": 500})])
-        assert len(held.waiting) == 2
-        assert len({*held.waiting}) == 1
-        await decide(here, held.waiting[0])
+    async with office() as desk:
+        driver = GoogleADKDriver(desk.session, defers=True)
+        suspended = await driver.run([("pay", {"sum": 500}), ("pay", {"sum": 500})])
+        assert len(suspended.waiting) == 2
+        assert len({*suspended.waiting}) == 1
+        await decide(desk, suspended.waiting[0])
         ended = await driver.resume()
         assert (ended.output, paid) == ("done", [500])
-        assert sorted(one.failed or False for one in ended.read) == [False, True]
+        assert sorted(answer.failed or False for answer in ended.read) == [False, True]
 
 
 @pytest.mark.spec("W8")
 async def test_tools_of_the_adk_are_tools_with_their_own_schemas() -> None:
-    given = [FunctionTool(one) for one in (plan, price, burn)]
-    imported = import_adk_tools(given, name="travel", effect="read", rules={"burn": {"effect": "destructive"}})
-    for tool in given:
-        made = imported.tools[tool.name]
+    adk_tools = [FunctionTool(function) for function in (plan, price, burn)]
+    imported = import_adk_tools(adk_tools, name="travel", effect="read", rules={"burn": {"effect": "destructive"}})
+    for tool in adk_tools:
+        converted = imported.tools[tool.name]
         declared = tool._get_declaration()
         assert declared is not None
-        assert (made.description, made.arguments.json_schema) == (tool.description, declared.parameters_json_schema)
+        assert (converted.description, converted.arguments.json_schema) == (
+            tool.description,
+            declared.parameters_json_schema,
+        )
     agent = Agent("clerk", uses=[imported.capability])
     async with Kernel("memory://") as kernel, kernel.open(agent, principal=Principal("ada")) as session:
         planned = await session.call(imported.tools["plan"], trip={"city": "Rome"})
@@ -235,7 +238,7 @@ async def test_tools_of_the_adk_are_tools_with_their_own_schemas() -> None:
         failed = await session.try_call(imported.tools["burn"], what="paper")
         assert isinstance(failed.error, InternalError)
         assert "secret" not in str(failed.error)
-        records = {one.tool: one for one in await records_of(kernel.audit)}
+        records = {record.tool: record for record in await records_of(kernel.audit)}
         assert [records[name].effect for name in ("plan", "price", "burn")] == ["read", "read", "destructive"]
 
 
@@ -267,10 +270,10 @@ async def test_a_tool_that_is_no_function_has_its_errors_read() -> None:
         ask = imported.tools["oracle"]
         assert ask.arguments.json_schema["properties"]["question"] == {"type": ["null", "string"]}
         assert await session.call(ask, question="what?") == {"answer": 42}
-        for question, said in ((None, "ask something"), ("may I?", "a confirmation or a credential")):
+        for question, message in ((None, "ask something"), ("may I?", "a confirmation or a credential")):
             failed = await session.try_call(ask, question=question)
             assert isinstance(failed.error, ToolError)
-            assert said in failed.error.message
+            assert message in failed.error.message
         assert await session.call(imported.tools["helper"], request="please") == "helped"
 
 
@@ -361,8 +364,11 @@ def _read(response: dict[str, Any]) -> Read:
 
 def _shown(request: LlmRequest) -> Shown:
     declared = [
-        one for tool in request.config.tools or [] for one in getattr(tool, "function_declarations", None) or []
+        declaration
+        for tool in request.config.tools or []
+        for declaration in getattr(tool, "function_declarations", None) or []
     ]
     return Shown(
-        str(request.config.system_instruction or ""), {str(one.name): one.parameters_json_schema for one in declared}
+        str(request.config.system_instruction or ""),
+        {str(declaration.name): declaration.parameters_json_schema for declaration in declared},
     )

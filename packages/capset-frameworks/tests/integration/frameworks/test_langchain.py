@@ -43,38 +43,38 @@ class TestContract(AdapterContract):
 
 @pytest.fixture
 async def here() -> AsyncIterator[Desk]:
-    async with office() as found:
-        yield found
+    async with office() as open_desk:
+        yield open_desk
 
 
 @pytest.mark.spec("W2")
 async def test_refusals_are_marked_and_results_have_their_records(here: Desk) -> None:
     driver = LangChainDriver(here.session)
     await driver.run([("pay", {"sum": 500}), ("add", {"a": 1})])
-    refused, made = results(driver.messages)
+    refused, succeeded = results(driver.messages)
     first, second = await here.records()
-    told = {"untrusted": True, "record": first.id, "code": "approval_required", "approval": first.approval}
-    assert (refused.status, refused.artifact) == ("error", told)
-    assert (made.status, made.artifact) == ("success", {"untrusted": True, "record": second.id})
+    metadata = {"untrusted": True, "record": first.id, "code": "approval_required", "approval": first.approval}
+    assert (refused.status, refused.artifact) == ("error", metadata)
+    assert (succeeded.status, succeeded.artifact) == ("success", {"untrusted": True, "record": second.id})
 
 
 @pytest.mark.spec("W2")
 async def test_a_tool_that_is_not_in_play_is_refused_on_record(here: Desk) -> None:
     ran = await LangChainDriver(here.session).run([("note", {"text": "x"}), ("nothing", {})])
-    assert [one.failed for one in ran.read] == [True, True]
-    assert [one.outcome for one in await here.records()] == ["denied", "not_found"]
+    assert [answer.failed for answer in ran.read] == [True, True]
+    assert [record.outcome for record in await here.records()] == ["denied", "not_found"]
 
 
 @pytest.mark.spec("W2")
 async def test_arguments_that_are_not_json_are_refused_beside_calls_that_are_made(here: Desk) -> None:
     driver = LangChainDriver(here.session)
     ran = await driver.run([("add", {"a": 1}), ("add", '{"a": ')])
-    assert sorted((one.tool_call_id, one.status) for one in results(driver.messages)) == [
+    assert sorted((message.tool_call_id, message.status) for message in results(driver.messages)) == [
         ("call-1-1", "success"),
         ("call-1-2", "error"),
     ]
     assert ran.output == "done"
-    assert [(one.outcome, one.causation) for one in await here.records()] == [
+    assert [(record.outcome, record.causation) for record in await here.records()] == [
         ("invalid", "call-1-2"),
         ("succeeded", "call-1-1"),
     ]
@@ -83,8 +83,8 @@ async def test_arguments_that_are_not_json_are_refused_beside_calls_that_are_mad
 @pytest.mark.spec("W2")
 async def test_broken_arguments_of_a_tool_that_is_absent_are_refused_on_record(here: Desk) -> None:
     ran = await LangChainDriver(here.session).run([("nothing", '{"a": ')])
-    assert ([one.failed for one in ran.read], ran.output) == ([True], "done")
-    assert [(one.tool, one.outcome) for one in await here.records()] == [("nothing", "not_found")]
+    assert ([answer.failed for answer in ran.read], ran.output) == ([True], "done")
+    assert [(record.tool, record.outcome) for record in await here.records()] == [("nothing", "not_found")]
 
 
 async def test_broken_arguments_of_the_agents_own_tools_are_none_of_capsets(here: Desk) -> None:
@@ -116,7 +116,7 @@ async def test_its_own_prompt_and_tools_stay(here: Desk) -> None:
     blocks = SystemMessage([{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}])
     agent = create_agent(model, [own], system_prompt=blocks, middleware=[CapsetMiddleware(here.session)])
     result = await agent.ainvoke(GO)
-    assert [one.text for one in results(result["messages"])] == ["own", "2"]
+    assert [message.text for message in results(result["messages"])] == ["own", "2"]
     assert len(await here.records()) == 1
     assert "own" in model.shown[0].tools
     assert model.shown[0].system.startswith("Be brief.")
@@ -146,11 +146,11 @@ async def test_callbacks_hear_of_progress(here: Desk) -> None:
     heard: list[Any] = [
         event["data"] async for event in agent.astream_events(GO, version="v2") if event["event"] == "on_custom_event"
     ]
-    assert [one["data"] for one in heard] == [
+    assert [event["data"] for event in heard] == [
         {"fraction": 0.5, "message": "one two"},
         {"fraction": 1.0, "message": "three"},
     ]
-    assert {(one["tool"], one["tool_call_id"]) for one in heard} == {("count", "call-1-1")}
+    assert {(event["tool"], event["tool_call_id"]) for event in heard} == {("count", "call-1-1")}
 
 
 @pytest.mark.spec("W3")
@@ -165,7 +165,7 @@ async def test_a_call_succeeds_though_a_listener_to_its_progress_fails(
 
     agent = create_agent(scripted([("count", {"texts": ["one"]})]), middleware=[CapsetMiddleware(here.session)])
     result = await agent.ainvoke(GO, {"callbacks": [Failing()]})
-    assert [(one.text, one.status) for one in results(result["messages"])] == [("1", "success")]
+    assert [(message.text, message.status) for message in results(result["messages"])] == [("1", "success")]
     assert "progress of 'count' cannot be passed on" in caplog.text
 
 
@@ -176,7 +176,7 @@ async def test_without_an_id_the_calls_of_a_run_share_one(here: Desk) -> None:
             scripted([("add", {"a": 1})], [("add", {"a": 2})]), middleware=[CapsetMiddleware(here.session)]
         )
         await agent.ainvoke(GO)
-    first, second, third, fourth = [one.correlation for one in await here.records()]
+    first, second, third, fourth = [record.correlation for record in await here.records()]
     assert first == second != third == fourth
 
 
@@ -200,7 +200,7 @@ async def test_structured_output_stays(here: Desk) -> None:
     agent = create_agent(model, middleware=[CapsetMiddleware(here.session)], response_format=ToolStrategy(Bill))
     result = await agent.ainvoke(GO)
     assert result["structured_response"] == Bill(total=2)
-    assert [one.outcome for one in await here.records()] == ["succeeded", "invalid"]
+    assert [record.outcome for record in await here.records()] == ["succeeded", "invalid"]
 
 
 async def test_a_run_that_is_not_async_says_what_to_call(here: Desk) -> None:
@@ -230,18 +230,18 @@ async def test_tools_of_a_session_in_a_graph_of_ones_own(here: Desk) -> None:
     graph.add_edge("tools", "think")
     run = uuid4()
     events: Any = graph.compile().astream(GO, {"run_id": run}, stream_mode=["custom", "values"])
-    seen = [event async for event in events]
-    read = results(seen[-1][1]["messages"])
-    assert [(one.status, one.tool_call_id) for one in read] == [
+    chunks = [event async for event in events]
+    read = results(chunks[-1][1]["messages"])
+    assert [(message.status, message.tool_call_id) for message in read] == [
         ("success", "call-1-1"),
         ("error", "call-1-2"),
         ("success", "call-1-3"),
     ]
-    assert [chunk["type"] for mode, chunk in seen if mode == "custom"] == ["capset.progress"]
+    assert [chunk["type"] for mode, chunk in chunks if mode == "custom"] == ["capset.progress"]
     records = await here.records()
-    assert {one.correlation for one in records} == {str(run)}
-    assert {one.causation for one in records} == {"call-1-1", "call-1-2", "call-1-3"}
-    assert set(script.shown[0].tools) == {one.name for one in tools}
+    assert {record.correlation for record in records} == {str(run)}
+    assert {record.causation for record in records} == {"call-1-1", "call-1-2", "call-1-3"}
+    assert set(script.shown[0].tools) == {session_tool.name for session_tool in tools}
 
 
 async def test_bare_arguments_give_the_data() -> None:
@@ -250,11 +250,11 @@ async def test_bare_arguments_give_the_data() -> None:
         """Have arguments with names that LangChain uses itself."""
         return [config, run_manager, call_id]
 
-    async with desk(echo) as here:
-        (found,) = await load_tools(here.session)
-        assert await found.ainvoke({"config": "a", "run_manager": "b"}) == ["a", "b", "c"]
-        assert "run_manager: required" in await found.ainvoke({"config": "a"})
-        assert "Invalid arguments" in await found.ainvoke("no JSON")
+    async with desk(echo) as open_desk:
+        (echo_tool,) = await load_tools(open_desk.session)
+        assert await echo_tool.ainvoke({"config": "a", "run_manager": "b"}) == ["a", "b", "c"]
+        assert "run_manager: required" in await echo_tool.ainvoke({"config": "a"})
+        assert "Invalid arguments" in await echo_tool.ainvoke("no JSON")
 
 
 async def test_the_page_runs_as_it_stands(

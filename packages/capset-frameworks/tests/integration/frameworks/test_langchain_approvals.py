@@ -29,8 +29,8 @@ pytestmark = [pytest.mark.clients]
 
 @pytest.fixture
 async def here() -> AsyncIterator[Desk]:
-    async with office() as found:
-        yield found
+    async with office() as open_desk:
+        yield open_desk
 
 
 @pytest.mark.spec("W5")
@@ -38,15 +38,15 @@ async def test_a_suspended_run_goes_on_in_another_process(tmp_path: Path) -> Non
     """Of the first process, only the two databases are left."""
     checkpoints = str(tmp_path / "checkpoints.db")
     store = f"sqlite:///{tmp_path / 'capset.db'}"
-    async with office(store=store) as here, AsyncSqliteSaver.from_conn_string(checkpoints) as saver:
+    async with office(store=store) as desk, AsyncSqliteSaver.from_conn_string(checkpoints) as saver:
         model = scripted([("pay", {"sum": 500}), ("add", {"a": 1})])
-        middleware = CapsetMiddleware(here.session, defers=True)
+        middleware = CapsetMiddleware(desk.session, defers=True)
         agent = create_agent(model, middleware=[middleware], checkpointer=saver)
         result = await agent.ainvoke(GO, THREAD)
-        (held,) = result["__interrupt__"]
-        assert held.value["description"] == "Pay a sum."
-        await decide(here, held.value["approval"])
-        session = here.session.id
+        (interruption,) = result["__interrupt__"]
+        assert interruption.value["description"] == "Pay a sum."
+        await decide(desk, interruption.value["approval"])
+        session = desk.session.id
     command = [sys.executable, __file__, store, checkpoints, session]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     ran = await asyncio.to_thread(
@@ -68,39 +68,39 @@ async def test_a_reviewer_who_refuses_is_heard_even_if_capsets_request_was_appro
         middleware=[CapsetMiddleware(here.session, defers=True)],
         checkpointer=InMemorySaver(),
     )
-    (held,) = (await agent.ainvoke(GO, THREAD))["__interrupt__"]
-    await decide(here, held.value["approval"])
+    (interruption,) = (await agent.ainvoke(GO, THREAD))["__interrupt__"]
+    await decide(here, interruption.value["approval"])
     result = await agent.ainvoke(resume({"type": "reject", "message": "too much"}), THREAD)
     (read,) = results(result["messages"])
     assert read.status == "error"
     assert "refused this call" in read.text
     assert read.text.endswith("too much")
     assert paid == []
-    assert [one.outcome for one in await here.records()] == ["denied"]
+    assert [record.outcome for record in await here.records()] == ["denied"]
 
 
 @pytest.mark.spec("W5")
 async def test_an_answer_that_is_none_leaves_the_run_suspended(here: Desk) -> None:
     driver = LangChainDriver(here.session, defers=True)
-    held = await driver.run([("pay", {"sum": 500})])
+    suspended = await driver.run([("pay", {"sum": 500})])
     edited = {"type": "edit", "edited_action": {"name": "pay", "args": {"sum": 5}}}
     for wrong in (True, edited):
         with pytest.raises(ValidationError, match="type"):
             await driver.agent.ainvoke(resume(wrong), THREAD)
-    await decide(here, held.waiting[0])
+    await decide(here, suspended.waiting[0])
     assert ((await driver.resume()).output, paid) == ("done", [500])
 
 
 @pytest.mark.spec("W5")
 async def test_two_calls_of_one_step_wait_each_for_its_own_approval(here: Desk) -> None:
     driver = LangChainDriver(here.session, defers=True)
-    held = await driver.run([("pay", {"sum": 500}), ("pay", {"sum": 600}), ("fail", {})])
-    assert len({*held.waiting}) == 2
-    await decide(here, held.waiting[0])
-    await decide(here, held.waiting[1], approved=False)
+    suspended = await driver.run([("pay", {"sum": 500}), ("pay", {"sum": 600}), ("fail", {})])
+    assert len({*suspended.waiting}) == 2
+    await decide(here, suspended.waiting[0])
+    await decide(here, suspended.waiting[1], approved=False)
     ended = await driver.resume()
     assert (ended.output, len(paid)) == ("done", 1)
-    assert [one.failed for one in ended.read].count(False) == 1
+    assert [answer.failed for answer in ended.read].count(False) == 1
 
 
 @pytest.mark.spec("W5")
@@ -128,19 +128,19 @@ async def test_a_run_that_nothing_keeps_does_not_begin(here: Desk) -> None:
 async def _go_on(store: str, checkpoints: str, session_id: str) -> None:
     """Go on, in a second process, with a run that the first has left suspended."""
     async with (
-        office(store=store, session_id=session_id) as here,
+        office(store=store, session_id=session_id) as desk,
         AsyncSqliteSaver.from_conn_string(checkpoints) as saver,
     ):
-        middleware = CapsetMiddleware(here.session, defers=True)
+        middleware = CapsetMiddleware(desk.session, defers=True)
         agent = create_agent(scripted(), middleware=[middleware], checkpointer=saver)
         result = await agent.ainvoke(resume({"type": "approve"}), THREAD)
-        told = {
-            "read": {one.tool_call_id: one.text for one in results(result["messages"])},
+        report = {
+            "read": {message.tool_call_id: message.text for message in results(result["messages"])},
             "output": result["messages"][-1].text,
             "paid": paid,
-            "records": sorted(str(one.outcome) for one in await here.records()),
+            "records": sorted(str(record.outcome) for record in await desk.records()),
         }
-        print(json.dumps(told))
+        print(json.dumps(report))
 
 
 if __name__ == "__main__":

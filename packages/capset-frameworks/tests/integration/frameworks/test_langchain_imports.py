@@ -95,8 +95,8 @@ TOOLS = [shout, search, explode, order, politely, Clock(), echo]
 async def shop() -> AsyncIterator[Shop]:
     rules: Any = {"order": {"effect": "external"}, "*": {"limits": "100/1h"}}
     imported = import_langchain_tools(TOOLS, name="shop", effect="read", rules=rules)
-    async with opened(Agent("a", uses=[imported.capability])) as found:
-        yield Shop(found, imported)
+    async with opened(Agent("a", uses=[imported.capability])) as desk:
+        yield Shop(desk, imported)
 
 
 @dataclass
@@ -116,13 +116,13 @@ class Shop:
 
 @pytest.mark.spec("W8")
 async def test_names_descriptions_and_schemas_are_those_of_langchain(shop: Shop) -> None:
-    for own in TOOLS:
-        made = shop.imported.tools[own.name]
-        told = convert_to_openai_tool(own)["function"]
-        schema = dict(made.arguments.json_schema)
-        assert (made.name, made.description) == (told["name"], told["description"])
-        assert schema["properties"] == told["parameters"]["properties"]
-        assert {*schema.get("required", [])} == {*told["parameters"].get("required", [])}
+    for langchain_tool in TOOLS:
+        converted = shop.imported.tools[langchain_tool.name]
+        declared = convert_to_openai_tool(langchain_tool)["function"]
+        schema = dict(converted.arguments.json_schema)
+        assert (converted.name, converted.description) == (declared["name"], declared["description"])
+        assert schema["properties"] == declared["parameters"]["properties"]
+        assert {*schema.get("required", [])} == {*declared["parameters"].get("required", [])}
 
 
 @pytest.mark.spec("W8")
@@ -142,7 +142,7 @@ async def test_calls_are_on_record_with_the_effect_that_was_said(shop: Shop) -> 
     await shop.call("shout", text="a", times=1)
     await shop.call("order", place={"city": "Bern"}, items=[])
     records = await shop.desk.records()
-    assert [(one.tool, one.effect, one.outcome) for one in records] == [
+    assert [(record.tool, record.effect, record.outcome) for record in records] == [
         ("shout", "read", "succeeded"),
         ("order", "external", "succeeded"),
     ]
@@ -174,7 +174,7 @@ async def test_errors_are_told_without_internals(shop: Shop) -> None:
 async def test_an_agent_of_langchain_calls_them_governed(shop: Shop) -> None:
     agent = create_agent(scripted([("shout", {"text": "a"})]), middleware=[CapsetMiddleware(shop.desk.session)])
     result = await agent.ainvoke(GO)
-    assert [one.text for one in results(result["messages"])] == ["AA"]
+    assert [message.text for message in results(result["messages"])] == ["AA"]
     assert len(await shop.desk.records()) == 1
 
 
@@ -192,11 +192,11 @@ def spend(amount: Annotated[int, Field(le=10)], type: str = "cash") -> str:
 async def test_arguments_that_look_like_a_tool_call_are_arguments() -> None:
     PAID.clear()
     imported = import_langchain_tools([spend], name="shop", effect="external", rules={"*": {"limits": "100/1h"}})
-    async with opened(Agent("a", uses=[imported.capability])) as found:
-        shop = Shop(found, imported)
+    async with opened(Agent("a", uses=[imported.capability])) as desk:
+        shop = Shop(desk, imported)
         assert await shop.call("spend", amount=1, type="tool_call") == "tool_call"
         attack: dict[str, Any] = {"args": {"amount": 1_000_000}, "id": None, "name": "spend"}
-        await found.session.try_call(imported.tools["spend"], amount=2, type="tool_call", **attack)
+        await desk.session.try_call(imported.tools["spend"], amount=2, type="tool_call", **attack)
     assert set(PAID) <= {1, 2}
 
 
@@ -231,23 +231,25 @@ class Text(BaseModel):
 
 @pytest.mark.spec("W8")
 @pytest.mark.parametrize(
-    "own",
+    "langchain_tool",
     [
         StructuredTool.from_function(_told, name="hiding", args_schema=Hiding),
         StructuredTool.from_function(_of_function, name="function", description="Say."),
         StructuredTool.from_function(_of_function, name="schema", description="Say.", args_schema=Text),
         Bare(),
     ],
-    ids=lambda own: own.name,
+    ids=lambda langchain_tool: langchain_tool.name,
 )
-async def test_arguments_that_models_are_not_shown_are_refused(own: BaseTool) -> None:
-    imported = import_langchain_tools([own], name="x", effect="read")
-    async with opened(Agent("a", uses=[imported.capability])) as found:
-        shop = Shop(found, imported)
-        assert await shop.call(own.name, text="page") == "page of ours"
-        for key in ("tenant", "owner") if own.name == "hiding" else ("tenant",):
-            with pytest.raises(ToolError, match=f"Invalid arguments for '{own.name}': .*no such parameter") as raised:
-                await shop.call(own.name, text="page", **{key: "theirs"})
+async def test_arguments_that_models_are_not_shown_are_refused(langchain_tool: BaseTool) -> None:
+    imported = import_langchain_tools([langchain_tool], name="x", effect="read")
+    async with opened(Agent("a", uses=[imported.capability])) as desk:
+        shop = Shop(desk, imported)
+        assert await shop.call(langchain_tool.name, text="page") == "page of ours"
+        for key in ("tenant", "owner") if langchain_tool.name == "hiding" else ("tenant",):
+            with pytest.raises(
+                ToolError, match=f"Invalid arguments for '{langchain_tool.name}': .*no such parameter"
+            ) as raised:
+                await shop.call(langchain_tool.name, text="page", **{key: "theirs"})
             assert (raised.value.code, raised.value.status) == ("invalid_arguments", 422)
 
 
@@ -269,9 +271,9 @@ async def test_what_only_a_graph_gives_is_refused() -> None:
         def _run(self, text: str, runtime: ToolRuntime) -> str:
             return text
 
-    for one, needed in ((stateful, "state"), (running, "runtime"), (Looking(), "runtime")):
+    for graph_tool, needed in ((stateful, "state"), (running, "runtime"), (Looking(), "runtime")):
         with pytest.raises(DefinitionError, match=f"needs '{needed}' from a graph of LangGraph"):
-            import_langchain_tools([one], name="x", effect="read")
+            import_langchain_tools([graph_tool], name="x", effect="read")
 
 
 async def test_two_of_one_name_are_refused() -> None:

@@ -63,7 +63,7 @@ class Script:
 
     @property
     def shown(self) -> list[Shown]:
-        return [_shown(*one) for one in self.given]
+        return [_shown(*request) for request in self.given]
 
 
 class LlamaIndexDriver(Driver):
@@ -101,23 +101,25 @@ class LlamaIndexDriver(Driver):
         finally:
             if output is None and not self.waiting:
                 await self.handler.cancel_run()
-        return Conversation(self.script.shown, self._read(), [one.approval for one in self.waiting], output)
+        return Conversation(
+            self.script.shown, self._read(), [suspension.approval for suspension in self.waiting], output
+        )
 
     def _read(self) -> list[Read]:
         """Return the results as the model read them last; it has them in the order in which they came."""
         texts = {
-            str(one.additional_kwargs["tool_call_id"]): one.content or ""
-            for one in self.script.given[-1][0]
-            if one.role == "tool"
+            str(message.additional_kwargs["tool_call_id"]): message.content or ""
+            for message in self.script.given[-1][0]
+            if message.role == "tool"
         }
         return [Read(text, self.results[call].tool_output.is_error) for call, text in sorted(texts.items())]
 
     async def take(self, name: str) -> HeldTool:
         agent = CapsetFunctionAgent(llm=Script().model, session=self.session, defers=self.defers)
-        (found,) = (tool for tool in await agent.get_tools() if tool.metadata.name == name)
+        (matching,) = (tool for tool in await agent.get_tools() if tool.metadata.name == name)
 
         async def call(arguments: dict[str, Any], id: str) -> Read:
-            output = await found.acall(**arguments)
+            output = await matching.acall(**arguments)
             return Read(output.content, output.is_error)
 
         return call
@@ -142,12 +144,12 @@ class Found(ObjectRetriever[BaseTool]):
 
 @pytest.mark.spec("W2", "W6")
 async def test_results_have_the_records_ids() -> None:
-    async with office() as here:
-        driver = LlamaIndexDriver(here.session)
+    async with office() as desk:
+        driver = LlamaIndexDriver(desk.session)
         await driver.run([("add", {"a": 1}), ("pay", {"sum": 500})])
-        (made,), (refused,) = await here.records(tool="add"), await here.records(tool="pay")
-        told = {"untrusted": True, "record": made.id, "data": 2}
-        assert driver.results["call-1-1"].tool_output.raw_output == told
+        (succeeded,), (refused,) = await desk.records(tool="add"), await desk.records(tool="pay")
+        metadata = {"untrusted": True, "record": succeeded.id, "data": 2}
+        assert driver.results["call-1-1"].tool_output.raw_output == metadata
         raw = driver.results["call-1-2"].tool_output.raw_output
         assert (raw["code"], raw["approval"]) == ("approval_required", refused.approval)
 
@@ -155,8 +157,8 @@ async def test_results_have_the_records_ids() -> None:
 @pytest.mark.spec("W2")
 @pytest.mark.parametrize("text", ['{"sum": 7', '{"sum": 7}, {"sum": 8}', "[7]", ""])
 async def test_arguments_that_break_off_are_not_completed(text: str) -> None:
-    async with office() as here:
-        ran = await LlamaIndexDriver(here.session).run([("pay", text), ("look", "")])
+    async with office() as desk:
+        ran = await LlamaIndexDriver(desk.session).run([("pay", text), ("look", "")])
         assert "Invalid arguments for 'pay'" in ran.read[0].text
         assert paid == []
         assert ran.read[1].text == "nothing"
@@ -165,22 +167,22 @@ async def test_arguments_that_break_off_are_not_completed(text: str) -> None:
 @pytest.mark.spec("W1", "W6")
 async def test_its_own_prompt_tools_and_retriever_stay() -> None:
     script = Script(step(1, [("price", {"city": "Rome"}), ("plan", {"trip": 1}), ("add", {"a": 1})]), say("done"))
-    async with office() as here:
+    async with office() as desk:
         agent = CapsetFunctionAgent(
             llm=script.model,
-            session=here.session,
+            session=desk.session,
             system_prompt="Be brief.",
             tools=[FunctionTool.from_defaults(async_fn=price)],
             tool_retriever=Found(),
         )
         result = await begin(agent)
-        text = await here.session.system_text()
+        text = await desk.session.system_text()
         assert INSTRUCTIONS in text
-        assert [shown.system for shown in script.shown] == [f"Be brief.\n\n{text}"] * 2
+        assert [view.system for view in script.shown] == [f"Be brief.\n\n{text}"] * 2
         assert [*script.shown[0].tools][:3] == ["price", "plan", "add"]
         assert sorted(call.tool_output.content for call in result.tool_calls)[1:] == ["4", ANY]
-        assert len(await here.records()) == 1
-        without = CapsetFunctionAgent(llm=Script().model, session=here.session, include_instructions=False)
+        assert len(await desk.records()) == 1
+        without = CapsetFunctionAgent(llm=Script().model, session=desk.session, include_instructions=False)
         without.llm = (silent := Script(say("done"))).model
         await begin(without)
         assert silent.shown[0].system == ""
@@ -190,12 +192,12 @@ async def test_its_own_prompt_tools_and_retriever_stay() -> None:
 async def test_agents_of_a_workflow_hand_over_to_one_with_a_session() -> None:
     first = Script(step(1, [("handoff", {"to_agent": "clerk", "reason": "it pays"})]))
     second = Script(step(2, [("pay", {"sum": 7})]), say("done"))
-    async with office() as here:
+    async with office() as open_desk:
         desk = FunctionAgent(name="desk", description="Greets.", llm=first.model)
-        clerk = CapsetFunctionAgent(name="clerk", description="Pays.", llm=second.model, session=here.session)
+        clerk = CapsetFunctionAgent(name="clerk", description="Pays.", llm=second.model, session=open_desk.session)
         handler = begin(AgentWorkflow(agents=[desk, clerk], root_agent="desk"))
         assert str(await handler) == "done"
-        (record,) = await here.records()
+        (record,) = await open_desk.records()
         assert (record.correlation, record.causation) == (handler.run_id, "call-2-1")
         assert paid == [7]
         assert INSTRUCTIONS not in first.shown[0].system
@@ -205,61 +207,63 @@ async def test_agents_of_a_workflow_hand_over_to_one_with_a_session() -> None:
 @pytest.mark.spec("W5")
 async def test_a_suspended_run_goes_on_in_another_process() -> None:
     """Of the first run, only the text of its context and of its memory is left, as LlamaIndex has them stored."""
-    async with office() as here:
+    async with office() as desk:
         memory = ChatMemoryBuffer.from_defaults()
         script = Script(step(1, [("add", {"a": 1}), ("pay", {"sum": 500})]))
-        agent = CapsetFunctionAgent(llm=script.model, session=here.session, defers=True)
+        agent = CapsetFunctionAgent(llm=script.model, session=desk.session, defers=True)
         handler = begin(agent, memory=memory)
-        held: list[ToolCallSuspended] = []
+        suspensions: list[ToolCallSuspended] = []
         async for event in handler.ctx.stream_events():
-            held += [event] if isinstance(event, ToolCallSuspended) else []
+            suspensions += [event] if isinstance(event, ToolCallSuspended) else []
             if isinstance(event, WorkflowIdleEvent):
                 break
         with warnings.catch_warnings(action="ignore"):  # that the memory has to be stored beside it
-            messages = [one.model_dump_json() for one in memory.get_all()]
-            text = json.dumps([handler.ctx.to_dict(), messages, held[0].model_dump()])
+            messages = [message.model_dump_json() for message in memory.get_all()]
+            text = json.dumps([handler.ctx.to_dict(), messages, suspensions[0].model_dump()])
         await handler.cancel_run()
         assert paid == []
 
-        kept, messages, told = json.loads(text)
-        suspended = ToolCallSuspended(**told)
-        await decide(here, suspended.approval)
+        stored_context, messages, details = json.loads(text)
+        suspended = ToolCallSuspended(**details)
+        await decide(desk, suspended.approval)
         last = Script(say("done"))
-        other = CapsetFunctionAgent(llm=last.model, session=here.session, defers=True)
-        history = [ChatMessage.model_validate_json(one) for one in messages]
-        context: Context[Any] = Context.from_dict(other, kept)
+        other = CapsetFunctionAgent(llm=last.model, session=desk.session, defers=True)
+        history = [ChatMessage.model_validate_json(message) for message in messages]
+        context: Context[Any] = Context.from_dict(other, stored_context)
         resumed = other.run(ctx=context)  # pyright: ignore[reportDeprecated]  # as above
         await context.store.set("memory", ChatMemoryBuffer.from_defaults(history))
         context.send_event(suspended.answered())
         assert str(await resumed) == "done"
         assert paid == [500]
-        told = [one for one in last.given[0][0] if one.role == "tool"]
-        assert {str(one.additional_kwargs["tool_call_id"]): json.loads(one.content or "") for one in told} == {
+        details = [message for message in last.given[0][0] if message.role == "tool"]
+        assert {
+            str(message.additional_kwargs["tool_call_id"]): json.loads(message.content or "") for message in details
+        } == {
             "call-1-1": 2,
             "call-1-2": {"paid": 500},
         }
-        refused, made = await here.records(tool="pay")
-        assert (refused.outcome, made.outcome) == ("denied", "succeeded")
-        assert refused.causation == made.causation == "call-1-2"
-        assert (refused.correlation, made.correlation) == (handler.run_id, resumed.run_id)
+        refused, succeeded = await desk.records(tool="pay")
+        assert (refused.outcome, succeeded.outcome) == ("denied", "succeeded")
+        assert refused.causation == succeeded.causation == "call-1-2"
+        assert (refused.correlation, succeeded.correlation) == (handler.run_id, resumed.run_id)
 
 
 @pytest.mark.spec("W4", "W5")
 async def test_one_approval_lets_one_of_two_equal_calls_through() -> None:
-    async with office() as here:
-        driver = LlamaIndexDriver(here.session, defers=True)
-        held = await driver.run([("pay", {"sum": 500}), ("pay", {"sum": 500})])
-        assert len({*held.waiting}) == 1
-        await decide(here, held.waiting[0])
+    async with office() as desk:
+        driver = LlamaIndexDriver(desk.session, defers=True)
+        suspended = await driver.run([("pay", {"sum": 500}), ("pay", {"sum": 500})])
+        assert len({*suspended.waiting}) == 1
+        await decide(desk, suspended.waiting[0])
         ended = await driver.resume()
         assert (ended.output, paid) == ("done", [500])
-        assert sorted(one.failed or False for one in ended.read) == [False, True]
+        assert sorted(answer.failed or False for answer in ended.read) == [False, True]
 
 
 @pytest.mark.spec("W6")
 async def test_cancelling_who_awaits_a_run_cancels_its_call() -> None:
-    async with office() as here:
-        agent = CapsetFunctionAgent(llm=Script(step(1, [("wait", {})])).model, session=here.session)
+    async with office() as desk:
+        agent = CapsetFunctionAgent(llm=Script(step(1, [("wait", {})])).model, session=desk.session)
 
         async def awaited() -> None:
             await begin(agent)
@@ -269,12 +273,12 @@ async def test_cancelling_who_awaits_a_run_cancels_its_call() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert [one.outcome for one in await here.records()] == ["cancelled"]
+        assert [record.outcome for record in await desk.records()] == ["cancelled"]
 
 
 async def test_calls_of_a_session_are_async_and_by_name() -> None:
-    async with office() as here:
-        agent = CapsetFunctionAgent(llm=Script().model, session=here.session)
+    async with office() as desk:
+        agent = CapsetFunctionAgent(llm=Script().model, session=desk.session)
         add = next(tool for tool in await agent.get_tools() if tool.metadata.name == "add")
         with pytest.raises(TypeError, match=r"await tool\.acall"):
             add(a=1)
@@ -290,8 +294,8 @@ async def test_calls_of_a_session_are_async_and_by_name() -> None:
 @pytest.mark.spec("W1")
 async def test_one_tool_under_two_names_is_shown_by_both() -> None:
     uses = [Capability("kit", tools=[add]), Capability("other", tools=[add]).with_names(prefix="x_")]
-    async with opened(Agent("clerk", uses=uses)) as here:
-        agent = CapsetFunctionAgent(llm=Script().model, session=here.session)
+    async with opened(Agent("clerk", uses=uses)) as desk:
+        agent = CapsetFunctionAgent(llm=Script().model, session=desk.session)
         assert [tool.metadata.name for tool in await agent.get_tools()] == ["add", "x_add"]
 
 
@@ -302,18 +306,20 @@ def test_a_session_is_required() -> None:
 
 @pytest.mark.spec("W8")
 async def test_tools_of_llama_index_are_tools_with_their_own_schemas() -> None:
-    given = [
+    llama_tools = [
         FunctionTool.from_defaults(plan, partial_params={"note": "ours"}),
         FunctionTool.from_defaults(async_fn=price),
         FunctionTool.from_defaults(burn),
     ]
-    imported = import_llama_index_tools(given, name="travel", effect="read", rules={"burn": {"effect": "destructive"}})
-    for tool in given:
-        made = imported.tools[tool.metadata.get_name()]
-        assert made.description == tool.metadata.description
-        assert made.arguments.json_schema == tool.metadata.get_parameters_dict()
-    async with opened(Agent("clerk", uses=[imported.capability])) as here:
-        session, trip = here.session, {"trip": {"city": "Rome"}}
+    imported = import_llama_index_tools(
+        llama_tools, name="travel", effect="read", rules={"burn": {"effect": "destructive"}}
+    )
+    for tool in llama_tools:
+        converted = imported.tools[tool.metadata.get_name()]
+        assert converted.description == tool.metadata.description
+        assert converted.arguments.json_schema == tool.metadata.get_parameters_dict()
+    async with opened(Agent("clerk", uses=[imported.capability])) as desk:
+        session, trip = desk.session, {"trip": {"city": "Rome"}}
         planned = await session.call(imported.tools["plan"], **trip)
         assert planned == {"trip": {"city": "Rome", "by": "train"}, "days": 2, "note": "ours", "main thread": False}
         assert await session.call(imported.tools["price"], city="Rome") == 4
@@ -324,7 +330,7 @@ async def test_tools_of_llama_index_are_tools_with_their_own_schemas() -> None:
         failed = await session.try_call(imported.tools["burn"], what="paper")
         assert isinstance(failed.error, InternalError)
         assert "secret" not in str(failed.error)
-        records = {one.tool: one for one in await here.records()}
+        records = {record.tool: record for record in await desk.records()}
         assert [records[name].effect for name in ("plan", "price", "burn")] == ["read", "read", "destructive"]
 
 
@@ -345,13 +351,13 @@ class Oracle(BaseTool):
 @pytest.mark.spec("W8")
 async def test_a_tool_that_is_no_function_answers_with_its_text() -> None:
     imported = import_llama_index_tools([Oracle()], name="oracles", effect="read")
-    async with opened(Agent("clerk", uses=[imported.capability])) as here:
+    async with opened(Agent("clerk", uses=[imported.capability])) as desk:
         ask = imported.tools["oracle"]
-        assert await here.session.call(ask, input="what") == "what: 42"
-        for asked, said in (("why", "why: 42"), ("image", "neither text nor JSON data: image")):
-            failed = await here.session.try_call(ask, input=asked)
+        assert await desk.session.call(ask, input="what") == "what: 42"
+        for question, message in (("why", "why: 42"), ("image", "neither text nor JSON data: image")):
+            failed = await desk.session.try_call(ask, input=question)
             assert isinstance(failed.error, ToolError)
-            assert said in failed.error.message
+            assert message in failed.error.message
 
 
 @pytest.mark.spec("W8")
@@ -397,5 +403,5 @@ def say(words: str) -> ChatMessage:
 
 
 def _shown(messages: Sequence[ChatMessage], tools: Sequence[Any]) -> Shown:
-    system = "\n".join(one.content or "" for one in messages if one.role == "system")
+    system = "\n".join(message.content or "" for message in messages if message.role == "system")
     return Shown(system, {tool.metadata.name: tool.metadata.get_parameters_dict() for tool in tools})

@@ -65,7 +65,7 @@ class OpenAIAgentsDriver(Driver):
         with trace("clerk") as running:
             self._trace = running.trace_id
             self.result = result = await Runner.run(self.agent, start)
-        ran = Conversation([_shown(one) for one in self.model.calls])
+        ran = Conversation([_shown(call) for call in self.model.calls])
         for item in result.new_items:
             if isinstance(item, ToolCallOutputItem):
                 ran.read.append(Read(str(item.output)))
@@ -78,12 +78,12 @@ class OpenAIAgentsDriver(Driver):
     async def take(self, name: str) -> HeldTool:
         agent = CapsetAgent(name="clerk", session=self.session, defers=self.defers)
         tools = await agent.get_all_tools(RunContextWrapper(None))
-        (found,) = (tool for tool in tools if isinstance(tool, FunctionTool) and tool.name == name)
+        (matching,) = (tool for tool in tools if isinstance(tool, FunctionTool) and tool.name == name)
 
         async def call(arguments: dict[str, Any], id: str) -> Read:
             text = json.dumps(arguments)
             context = ToolContext(context=None, tool_name=name, tool_call_id=id, tool_arguments=text)
-            return Read(str(await found.on_invoke_tool(context, text)))
+            return Read(str(await matching.on_invoke_tool(context, text)))
 
         return call
 
@@ -98,41 +98,41 @@ class TestContract(AdapterContract):
 @pytest.fixture(autouse=True)
 def spans() -> Iterator[SpanNames]:
     """Keep the traces here: by default the SDK sends them to its maker."""
-    kept = SpanNames()
-    set_trace_processors([kept])
-    yield kept
+    processor = SpanNames()
+    set_trace_processors([processor])
+    yield processor
     set_trace_processors([])
 
 
 async def test_refusals_stand_among_the_guardrail_results() -> None:
-    async with office() as here:
-        driver = OpenAIAgentsDriver(here.session)
+    async with office() as desk:
+        driver = OpenAIAgentsDriver(desk.session)
         await driver.run([("pay", {"sum": 500})], [("add", {"a": 1})])
         assert driver.result is not None
-        refused, made = driver.result.tool_output_guardrail_results
-        record, _ = await here.records()
+        refused, succeeded = driver.result.tool_output_guardrail_results
+        record, _ = await desk.records()
         assert refused.output.behavior["type"] == "reject_content"
-        told = {"untrusted": True, "record": record.id, "code": "approval_required", "approval": record.approval}
-        assert refused.output.output_info == told
-        assert made.output.behavior["type"] == "allow"
+        metadata = {"untrusted": True, "record": record.id, "code": "approval_required", "approval": record.approval}
+        assert refused.output.output_info == metadata
+        assert succeeded.output.behavior["type"] == "allow"
 
 
 async def test_spans_of_the_trace_have_the_records_ids(spans: SpanNames) -> None:
-    async with office() as here:
-        await OpenAIAgentsDriver(here.session).run([("add", {"a": 1})])
-        (record,) = await here.records()
+    async with office() as desk:
+        await OpenAIAgentsDriver(desk.session).run([("add", {"a": 1})])
+        (record,) = await desk.records()
         assert [span["data"] for span in spans.custom] == [{"tool": "add", "untrusted": True, "record": record.id}]
 
 
 async def test_a_suspended_run_goes_on_in_another_process() -> None:
     """Of the first run, only the text of its state is left."""
-    async with office() as here:
-        driver = OpenAIAgentsDriver(here.session, defers=True)
-        held = await driver.run([("pay", {"sum": 500})])
+    async with office() as desk:
+        driver = OpenAIAgentsDriver(desk.session, defers=True)
+        suspended = await driver.run([("pay", {"sum": 500})])
         assert driver.result is not None
         text = driver.result.to_state().to_string()
-        await decide(here, held.waiting[0])
-        other = CapsetAgent(name="clerk", model=ScriptedModel([_done()]), session=here.session, defers=True)
+        await decide(desk, suspended.waiting[0])
+        other = CapsetAgent(name="clerk", model=ScriptedModel([_done()]), session=desk.session, defers=True)
         state: RunState[Any] = await RunState.from_string(other, text)
         for item in state.get_interruptions():
             state.approve(item)
@@ -142,13 +142,13 @@ async def test_a_suspended_run_goes_on_in_another_process() -> None:
 
 async def test_arguments_that_are_not_an_object_interrupt_with_nothing_to_decide() -> None:
     """The SDK does not ask its tools then; once the call is approved there, the kernel refuses it."""
-    async with office() as here:
-        driver = OpenAIAgentsDriver(here.session, defers=True)
-        held = await driver.run([("add", "[1, 2")])
-        assert held.waiting == ["None"]
+    async with office() as desk:
+        driver = OpenAIAgentsDriver(desk.session, defers=True)
+        suspended = await driver.run([("add", "[1, 2")])
+        assert suspended.waiting == ["None"]
         ended = await driver.resume()
         assert "Invalid arguments for 'add'" in ended.read[-1].text
-        assert [one.outcome for one in await here.records()] == ["invalid"]
+        assert [record.outcome for record in await desk.records()] == ["invalid"]
 
 
 async def test_two_tools_of_one_name_are_refused() -> None:
@@ -168,23 +168,23 @@ async def test_its_own_instructions_and_tools_stay() -> None:
         return "own"
 
     model = ScriptedModel([_step(1, [("own", {}), ("add", {"a": 1})]), _done()])
-    async with office() as here:
+    async with office() as desk:
         agent = CapsetAgent(
-            name="clerk", model=model, session=here.session, instructions="Be brief.", tools=[own]
+            name="clerk", model=model, session=desk.session, instructions="Be brief.", tools=[own]
         ).clone(include_instructions=False)
         result = await Runner.run(agent, "go")
         assert model.calls[0].system_instructions == "Be brief."
-        assert next(one.output for one in result.new_items if isinstance(one, ToolCallOutputItem)) == "own"
-        assert len(await here.records()) == 1
+        assert next(entry.output for entry in result.new_items if isinstance(entry, ToolCallOutputItem)) == "own"
+        assert len(await desk.records()) == 1
 
 
 async def test_without_a_trace_records_have_ids_of_their_own() -> None:
-    async with office() as here:
+    async with office() as desk:
         agent = CapsetAgent(
-            name="clerk", model=ScriptedModel([_step(1, [("add", {"a": 1})]), _done()]), session=here.session
+            name="clerk", model=ScriptedModel([_step(1, [("add", {"a": 1})]), _done()]), session=desk.session
         )
         await Runner.run(agent, "go", run_config=RunConfig(tracing_disabled=True))
-        (record,) = await here.records()
+        (record,) = await desk.records()
         assert record.causation == "call-1-1"
         assert record.correlation != "no-op"
 
@@ -238,34 +238,34 @@ async def test_tools_of_the_sdk_become_tools_here() -> None:
     properties = imported.tools["weigh"].arguments.json_schema["properties"]
     assert properties == weigh.params_json_schema["properties"]
     assert [imported.tools[name].timeout for name in ("weigh", "ship-it")] == [9.0, 7.0]
-    async with opened(capset.Agent("clerk", uses=[imported.capability])) as here:
-        tools = SessionTools(here.session)
+    async with opened(capset.Agent("clerk", uses=[imported.capability])) as desk:
+        tools = SessionTools(desk.session)
         weighed = await tools.call("weigh", {"parcel": {"weight": 2, "marks": ["x"]}, "times": 3})
         assert weighed.data == {"weight": 6.0, "marks": ["x"], "note": None}
         assert (await tools.call("weigh", {"parcel": {}})).text.startswith("Invalid arguments")
-        held = await tools.call("ship-it", {"to": "Ada"})
-        assert held.approval is not None
-        await decide(here, held.approval)
+        suspended = await tools.call("ship-it", {"to": "Ada"})
+        assert suspended.approval is not None
+        await decide(desk, suspended.approval)
         assert (await tools.call("ship-it", {"to": "Ada"})).data == "shipped to Ada by a van"
         for name, arguments in (("lose", {}), ("lose_loudly", {"year": 2001})):
             broken = await tools.call(name, arguments)
             assert "secret" not in broken.text
             assert "failed" in broken.text
         assert "Invalid JSON input for tool lose_loudly" in (await tools.call("lose_loudly", {"year": -1})).text
-        records = await here.records()
-        assert {one.effect for one in records} == {"write"}
+        records = await desk.records()
+        assert {record.effect for record in records} == {"write"}
         outcomes = ["succeeded", "invalid", "denied", "succeeded", "failed", "failed", "failed"]
-        assert [one.outcome for one in records] == outcomes
+        assert [record.outcome for record in records] == outcomes
 
 
 @pytest.mark.spec("W8")
 def test_tools_that_only_a_run_can_call_are_refused() -> None:
-    for tool, said in (
+    for tool, message in (
         (WebSearchTool(), "'web_search' is a WebSearchTool"),
         (replace(lose, is_enabled=lambda *_: True), "'lose' is not always enabled"),
         (replace(lose, tool_input_guardrails=[nothing]), "'lose' has tool_input_guardrails"),
     ):
-        with pytest.raises(DefinitionError, match=said):
+        with pytest.raises(DefinitionError, match=message):
             import_agents_tools([tool], name="kit", effect="read")
 
 
@@ -319,7 +319,7 @@ def scripted(steps: Sequence[Sequence[Call]]) -> ScriptedModel:
 
 
 def _step(at: int, calls: Sequence[Call]) -> ModelStep:
-    made = [
+    tool_calls = [
         ResponseFunctionToolCall(
             type="function_call",
             call_id=f"call-{at}-{place}",
@@ -328,7 +328,7 @@ def _step(at: int, calls: Sequence[Call]) -> ModelStep:
         )
         for place, (name, arguments) in enumerate(calls, 1)
     ]
-    return ModelStep(output=made)
+    return ModelStep(output=tool_calls)
 
 
 def _done() -> ModelStep:
@@ -343,7 +343,7 @@ def _say(words: str) -> ModelStep:
 
 
 def _shown(call: ModelCall) -> Shown:
-    tools = {one.name: one.params_json_schema for one in call.tools if isinstance(one, FunctionTool)}
+    tools = {tool.name: tool.params_json_schema for tool in call.tools if isinstance(tool, FunctionTool)}
     return Shown(call.system_instructions or "", tools)
 
 

@@ -82,16 +82,16 @@ class CapabilityDriver(Driver):
         read = [
             Read(part.model_response_str(), part.outcome == "failed") for part in returns(self.result.all_messages())
         ]
-        shown = [
-            Shown(one.instructions or "", {tool.name: tool.parameters_json_schema for tool in one.function_tools})
-            for one in self.script.shown
+        views = [
+            Shown(info.instructions or "", {tool.name: tool.parameters_json_schema for tool in info.function_tools})
+            for info in self.script.shown
         ]
         output = self.result.output
         if isinstance(output, DeferredToolRequests):
             return Conversation(
-                shown, read, [output.metadata[one.tool_call_id]["approval"] for one in output.approvals]
+                views, read, [output.metadata[approval.tool_call_id]["approval"] for approval in output.approvals]
             )
-        return Conversation(shown, read, output=output)
+        return Conversation(views, read, output=output)
 
     def _hear(self, event: AgentStreamEvent) -> None:
         if isinstance(event, self.event) and event.type == "progress":
@@ -102,15 +102,15 @@ class CapabilityDriver(Driver):
 
     async def take(self, name: str) -> HeldTool:
         toolset = CapsetToolset(self.session, defers=self.defers)
-        known = (await toolset.get_tools(RunContext(deps=None, model=TestModel(), usage=RunUsage())))[name]
+        toolset_tool = (await toolset.get_tools(RunContext(deps=None, model=TestModel(), usage=RunUsage())))[name]
 
         async def call(arguments: dict[str, Any], id: str) -> Read:
             ctx = RunContext[object](deps=None, model=TestModel(), usage=RunUsage(), tool_call_id=id)
             try:
-                made = await toolset.call_tool(name, arguments, ctx, known)
+                returned = await toolset.call_tool(name, arguments, ctx, toolset_tool)
             except ToolFailed as error:
                 return Read(error.message, failed=True)
-            return Read(ToolReturnPart(name, made.return_value, id).model_response_str(), failed=False)
+            return Read(ToolReturnPart(name, returned.return_value, id).model_response_str(), failed=False)
 
         return call
 
@@ -145,28 +145,30 @@ async def test_all_of_a_step_is_resolved_once_and_given() -> None:
         return [ContextMessage("user", f"Rule {len(steps)}?"), ContextMessage("assistant", "Yes."), "It is late."]
 
     kit = Capability("kit", tools=[add], context=[rules], model_settings={"temperature": 0.5, "seed": 1})
-    async with opened(Agent("clerk", system_prompt="Count.", uses=[kit])) as here:
-        seen: list[list[ModelMessage]] = []
+    async with opened(Agent("clerk", system_prompt="Count.", uses=[kit])) as desk:
+        histories: list[list[ModelMessage]] = []
         settings: list[Any] = []
 
         def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-            seen.append(messages)
+            histories.append(messages)
             settings.append({key: (info.model_settings or {}).get(key) for key in ("temperature", "seed")})
-            return ModelResponse([ToolCallPart("add", {"a": len(seen)})] if len(seen) == 1 else [TextPart("done")])
+            return ModelResponse(
+                [ToolCallPart("add", {"a": len(histories)})] if len(histories) == 1 else [TextPart("done")]
+            )
 
         agent = pydantic_ai.Agent(FunctionModel(answer), instructions="Be brief.", model_settings={"seed": 7})
-        capability = CapsetCapability(here.session)
+        capability = CapsetCapability(desk.session)
         result = await agent.run("go", capabilities=[capability], model_settings={"temperature": 0.1})
         assert steps == ["go", "go"], "once a step"
-        for step, messages in enumerate(seen, 1):
-            question, said, first, *_ = messages
-            assert [type(one).__name__ for one in (*question.parts, *said.parts)] == ["UserPromptPart", "TextPart"]
+        for step, messages in enumerate(histories, 1):
+            question, reply, first, *_ = messages
+            assert [type(part).__name__ for part in (*question.parts, *reply.parts)] == ["UserPromptPart", "TextPart"]
             assert question.parts[0].content == f"Rule {step}?"  # pyright: ignore[reportAttributeAccessIssue]
             assert isinstance(first, ModelRequest)
             assert first.parts[0].content == "go"  # pyright: ignore[reportAttributeAccessIssue]
             assert isinstance(messages[-1], ModelRequest)
-            told = messages[-1].instructions or ""
-            assert all(part in told for part in ("Be brief.", "Count.", "It is late."))
+            instructions = messages[-1].instructions or ""
+            assert all(part in instructions for part in ("Be brief.", "Count.", "It is late."))
         assert settings == [{"temperature": 0.1, "seed": 1}] * 2, "a run's own come first"
         assert "Rule" not in str(result.all_messages()), "they are not kept in the conversation"
 
@@ -176,9 +178,9 @@ async def test_a_context_that_fails_ends_the_run_named() -> None:
     def broken() -> str:
         raise RuntimeError("hunter2")
 
-    async with opened(Agent("clerk", uses=[Capability("kit", context=[broken])])) as here:
+    async with opened(Agent("clerk", uses=[Capability("kit", context=[broken])])) as desk:
         with pytest.raises(ContextError, match=r"broken\(\) of capability 'kit'"):
-            await pydantic_ai.Agent(Scripted().model, capabilities=[CapsetCapability(here.session)]).run("go")
+            await pydantic_ai.Agent(Scripted().model, capabilities=[CapsetCapability(desk.session)]).run("go")
 
 
 @pytest.mark.spec("W17")
@@ -186,12 +188,14 @@ async def test_a_call_of_a_tool_that_is_not_in_play_is_refused_on_record() -> No
     def own() -> str:
         return "own"
 
-    async with office() as here:
+    async with office() as desk:
         script = Scripted([("note", {"text": "x"}), ("own", {}), ("nothing", "{"), ("add", {"a": 1})])
-        agent = pydantic_ai.Agent(script.model, tools=[own], capabilities=[CapsetCapability(here.session)])
+        agent = pydantic_ai.Agent(script.model, tools=[own], capabilities=[CapsetCapability(desk.session)])
         result = await agent.run("go")
         assert (result.output, notes) == ("done", [])
-        records = {one.causation: (one.tool, one.outcome, one.correlation) for one in await here.records()}
+        records = {
+            record.causation: (record.tool, record.outcome, record.correlation) for record in await desk.records()
+        }
         assert records == {
             "call-1-1": ("note", "denied", result.run_id),
             "call-1-3": ("nothing", "not_found", result.run_id),
@@ -202,37 +206,37 @@ async def test_a_call_of_a_tool_that_is_not_in_play_is_refused_on_record() -> No
 @pytest.mark.spec("W17")
 async def test_a_tool_in_play_that_another_capability_hides_is_not_run() -> None:
     async def hide(ctx: RunContext[object], tools: list[ToolDefinition]) -> list[ToolDefinition]:
-        return [one for one in tools if one.name != "pay"]
+        return [tool for tool in tools if tool.name != "pay"]
 
-    async with office() as here:
+    async with office() as desk:
         script = Scripted([("pay", {"sum": 500})])
-        agent = pydantic_ai.Agent(script.model, capabilities=[CapsetCapability(here.session), PrepareTools(hide)])
+        agent = pydantic_ai.Agent(script.model, capabilities=[CapsetCapability(desk.session), PrepareTools(hide)])
         assert (await agent.run("go")).output == "done"
-        assert (paid, await here.records()) == ([], [])
+        assert (paid, await desk.records()) == ([], [])
 
 
 @pytest.mark.spec("W17")
 async def test_one_capability_serves_runs_side_by_side() -> None:
     """Each has steps of its own: the first waits in its second step while the other one begins."""
-    async with office(dynamic=True) as here:
+    async with office(dynamic=True) as desk:
         gate = asyncio.Event()
-        shown: dict[str, list[bool]] = {"first": [], "second": []}
+        visibility: dict[str, list[bool]] = {"first": [], "second": []}
 
         async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
             name = str(messages[0].parts[0].content)  # pyright: ignore[reportAttributeAccessIssue]
-            shown[name].append(any(one.name == "run" for one in info.function_tools))
-            if name == "first" and len(shown[name]) == 1:
+            visibility[name].append(any(tool.name == "run" for tool in info.function_tools))
+            if name == "first" and len(visibility[name]) == 1:
                 await gate.wait()
                 return ModelResponse([ToolCallPart("run", {}, "call-1")])
-            if name == "second" and len(shown[name]) == 1:
+            if name == "second" and len(visibility[name]) == 1:
                 return ModelResponse([ToolCallPart("hurry", {}, "call-2")])
             gate.set()
             return ModelResponse([TextPart("done")])
 
-        agent = pydantic_ai.Agent(FunctionModel(answer), capabilities=[CapsetCapability(here.session)])
+        agent = pydantic_ai.Agent(FunctionModel(answer), capabilities=[CapsetCapability(desk.session)])
         await asyncio.gather(agent.run("first"), agent.run("second"))
-        assert shown == {"first": [False, True], "second": [False, True]}
-        records = {one.causation: (one.tool, one.outcome) for one in await here.records()}
+        assert visibility == {"first": [False, True], "second": [False, True]}
+        records = {record.causation: (record.tool, record.outcome) for record in await desk.records()}
         assert records == {"call-2": ("hurry", "succeeded")}, (
             "a tool that was not shown is not run, though it is in play by now"
         )
@@ -241,19 +245,19 @@ async def test_one_capability_serves_runs_side_by_side() -> None:
 @pytest.mark.spec("W5", "W17")
 async def test_a_suspended_run_goes_on_in_another_process() -> None:
     """Of the first run only its messages are left, as JSON; the call of an unknown tool has one record."""
-    async with office() as here:
-        driver = CapabilityDriver(here.session, defers=True)
-        held = await driver.run([("pay", {"sum": 7}), ("pay", {"sum": 500}), ("nothing", {})])
+    async with office() as desk:
+        driver = CapabilityDriver(desk.session, defers=True)
+        suspended = await driver.run([("pay", {"sum": 7}), ("pay", {"sum": 500}), ("nothing", {})])
         stored = ModelMessagesTypeAdapter.dump_json(driver.result.all_messages())
-        await decide(here, held.waiting[0])
-        agent = pydantic_ai.Agent(Scripted().model, capabilities=[CapsetCapability(here.session, defers=True)])
+        await decide(desk, suspended.waiting[0])
+        agent = pydantic_ai.Agent(Scripted().model, capabilities=[CapsetCapability(desk.session, defers=True)])
         done = await agent.run(
             message_history=ModelMessagesTypeAdapter.validate_json(stored),
             deferred_tool_results=DeferredToolResults(approvals={"call-1-2": True}),
             output_type=[str, DeferredToolRequests],
         )
         assert (done.output, paid) == ("done", [7, 500])
-        assert [one.outcome for one in await here.records(tool="nothing")] == ["not_found"]
+        assert [record.outcome for record in await desk.records(tool="nothing")] == ["not_found"]
 
 
 @pytest.mark.spec("W17")
@@ -267,11 +271,14 @@ async def test_streamed_runs_have_it_too() -> None:
         else:
             yield "done"
 
-    async with office() as here:
-        agent = pydantic_ai.Agent(FunctionModel(stream_function=stream), capabilities=[CapsetCapability(here.session)])
+    async with office() as desk:
+        agent = pydantic_ai.Agent(FunctionModel(stream_function=stream), capabilities=[CapsetCapability(desk.session)])
         async with agent.run_stream("go") as running:
             assert await running.get_output() == "done"
-        assert {one.causation: one.outcome for one in await here.records()} == {"a": "succeeded", "b": "not_found"}
+        assert {record.causation: record.outcome for record in await desk.records()} == {
+            "a": "succeeded",
+            "b": "not_found",
+        }
 
 
 async def test_the_page_runs_as_it_stands(

@@ -54,8 +54,8 @@ class ResponsesDriver(Driver):
         while True:
             if self.response is None:
                 self.response = await self.provider.ask(self.tools)
-            made = () if self.answers is None else self.answers.results
-            self.answers = await self.tools.answer(self.response, made=made, on_event=self._note)
+            results = () if self.answers is None else self.answers.results
+            self.answers = await self.tools.answer(self.response, made=results, on_event=self._note)
             if self.answers.waiting:
                 return self._conversation([*self.answers.waiting.values()], None)
             words = self.provider.keep(self.response)
@@ -114,14 +114,14 @@ class TestMessagesContract(AdapterContract):
 @pytest.mark.parametrize("loop", LOOPS)
 async def test_definitions_and_results_are_what_the_sdks_take(loop: type[Loop]) -> None:
     definition, result = TYPES[loop.format]
-    async with office() as here:
-        tools = ToolJson(here.session, loop.format)
+    async with office() as open_desk:
+        tools = ToolJson(open_desk.session, loop.format)
         definitions = await tools.definitions()
-        made = await tools.answer([AskedCall("a", "add", {"a": 1}), AskedCall("b", "fail", {})])
-    for one in definitions:
-        assert TypeAdapter(definition).validate_python(one) == one
-    for one in made.results:
-        assert TypeAdapter(result).validate_python(one)
+        answered = await tools.answer([AskedCall("a", "add", {"a": 1}), AskedCall("b", "fail", {})])
+    for entry in definitions:
+        assert TypeAdapter(definition).validate_python(entry) == entry
+    for entry in answered.results:
+        assert TypeAdapter(result).validate_python(entry)
     assert len(definitions) == 8
 
 
@@ -129,20 +129,20 @@ async def test_definitions_and_results_are_what_the_sdks_take(loop: type[Loop]) 
 @pytest.mark.parametrize("loop", LOOPS)
 async def test_a_response_is_taken_as_the_sdk_s_object_and_as_json(loop: type[Loop]) -> None:
     provider = loop([("add", {"a": 1}), ("add", {"a": 2})])
-    async with office() as here:
-        tools = ToolJson(here.session, loop.format)
+    async with office() as open_desk:
+        tools = ToolJson(open_desk.session, loop.format)
         response = await provider.ask(tools)
-        asked = tools.calls(response)
-        assert [(one.id, one.name) for one in asked] == [("call-1-1", "add"), ("call-1-2", "add")]
-        for given in (response.model_dump(mode="json"), asked, tuple(asked)):
-            assert tools.calls(given) == asked
-        assert [json.loads(one.text) for one in _read(loop, (await tools.answer(asked)).results)] == [2, 3]
+        calls = tools.calls(response)
+        assert [(call.id, call.name) for call in calls] == [("call-1-1", "add"), ("call-1-2", "add")]
+        for response_form in (response.model_dump(mode="json"), calls, tuple(calls)):
+            assert tools.calls(response_form) == calls
+        assert [json.loads(answer.text) for answer in _read(loop, (await tools.answer(calls)).results)] == [2, 3]
         assert (await tools.answer(await provider.ask(tools))).results == [], "words alone need no answer"
 
 
 @pytest.mark.spec("W16")
 @pytest.mark.parametrize(
-    ("format", "given"),
+    ("format", "response"),
     [
         ("openai", {"choices": []}),
         ("openai", "response"),
@@ -155,25 +155,25 @@ async def test_a_response_is_taken_as_the_sdk_s_object_and_as_json(loop: type[Lo
         ("anthropic", None),
     ],
 )
-async def test_what_is_no_response_of_the_format_is_refused(format: ToolFormat, given: object) -> None:
-    async with office() as here:
+async def test_what_is_no_response_of_the_format_is_refused(format: ToolFormat, response: object) -> None:
+    async with office() as open_desk:
         with pytest.raises(InvalidArguments, match=r"was expected.*; got "):
-            await ToolJson(here.session, format).answer(given)
-        assert await here.records() == []
+            await ToolJson(open_desk.session, format).answer(response)
+        assert await open_desk.records() == []
 
 
 async def test_a_format_that_is_none_is_refused() -> None:
-    async with office() as here:
+    async with office() as open_desk:
         with pytest.raises(DefinitionError, match="'openai-chat'"):
-            ToolJson(here.session, "openai_chat")  # pyright: ignore[reportArgumentType]
+            ToolJson(open_desk.session, "openai_chat")  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.spec("W16")
 @pytest.mark.parametrize("loop", LOOPS)
 async def test_calls_that_are_no_functions_are_left_to_the_loop(loop: type[Loop]) -> None:
     others = [{"type": "custom_tool_call", "call_id": "x"}, SimpleNamespace(type="server_tool_use"), {"type": "custom"}]
-    async with office() as here:
-        assert (await ToolJson(here.session, loop.format).answer(others)).results == []
+    async with office() as open_desk:
+        assert (await ToolJson(open_desk.session, loop.format).answer(others)).results == []
 
 
 @pytest.mark.spec("W16")
@@ -182,20 +182,20 @@ async def test_calls_that_are_no_functions_are_left_to_the_loop(loop: type[Loop]
 async def test_arguments_that_are_no_object_are_refused_on_record(loop: type[Loop], arguments: Any) -> None:
     calls = loop().body([("a", "add", {})], None)
     text = json.dumps(calls).replace('"{}"', "{}").replace("{}", json.dumps(arguments), 1)
-    async with office() as here:
-        made = await ToolJson(here.session, loop.format).answer(json.loads(text))
-        assert "Invalid arguments for 'add'" in made.answers["a"].text
-        assert [(one.outcome, one.causation) for one in await here.records()] == [("invalid", "a")]
+    async with office() as open_desk:
+        answered = await ToolJson(open_desk.session, loop.format).answer(json.loads(text))
+        assert "Invalid arguments for 'add'" in answered.answers["a"].text
+        assert [(record.outcome, record.causation) for record in await open_desk.records()] == [("invalid", "a")]
 
 
 @pytest.mark.spec("W2", "W16")
 @pytest.mark.parametrize("loop", LOOPS)
 async def test_a_tool_that_is_not_in_play_is_refused_on_record(loop: type[Loop]) -> None:
-    async with office() as here:
-        tools = ToolJson(here.session, loop.format)
-        made = await tools.answer([AskedCall("a", "note", {"text": "x"}), AskedCall("b", "nothing", {})])
-        assert [one.error is not None for one in made.answers.values()] == [True, True]
-        records = {one.causation: one.outcome for one in await here.records()}
+    async with office() as open_desk:
+        tools = ToolJson(open_desk.session, loop.format)
+        answered = await tools.answer([AskedCall("a", "note", {"text": "x"}), AskedCall("b", "nothing", {})])
+        assert [answer.error is not None for answer in answered.answers.values()] == [True, True]
+        records = {record.causation: record.outcome for record in await open_desk.records()}
         assert records == {"a": "denied", "b": "not_found"}
 
 
@@ -215,10 +215,12 @@ async def test_calls_of_a_response_are_made_side_by_side(loop: type[Loop]) -> No
             await everybody.wait()
         return number
 
-    async with desk(meet) as here:
+    async with desk(meet) as open_desk:
         calls = [AskedCall("same", "meet", {"number": 1}), AskedCall("same", "meet", {"number": 2})]
-        made = await ToolJson(here.session, loop.format).answer(calls)
-        assert [one.text for one in _read(loop, made.results)] == ["1", "2"], "in order, even where ids are the same"
+        answered = await ToolJson(open_desk.session, loop.format).answer(calls)
+        assert [answer.text for answer in _read(loop, answered.results)] == ["1", "2"], (
+            "in order, even where ids are the same"
+        )
 
 
 @pytest.mark.spec("W5", "W16")
@@ -226,33 +228,33 @@ async def test_calls_of_a_response_are_made_side_by_side(loop: type[Loop]) -> No
 async def test_a_response_whose_calls_wait_is_answered_in_another_process(loop: type[Loop]) -> None:
     """Of the first process only JSON is left: the response, the results so far, and the ids of the requests."""
     provider = loop([("pay", {"sum": 7}), ("pay", {"sum": 500}), ("pay", {"sum": 600})])
-    async with office() as here:
-        tools = ToolJson(here.session, loop.format, defers=True)
+    async with office() as open_desk:
+        tools = ToolJson(open_desk.session, loop.format, defers=True)
         response = await provider.ask(tools)
-        held = await tools.answer(response)
-        assert (list(held.waiting), paid) == (["call-1-2", "call-1-3"], [7])
-        stored = json.dumps([tools.run, response.model_dump(mode="json"), held.results, dict(held.waiting)])
+        suspended = await tools.answer(response)
+        assert (list(suspended.waiting), paid) == (["call-1-2", "call-1-3"], [7])
+        stored = json.dumps([tools.run, response.model_dump(mode="json"), suspended.results, dict(suspended.waiting)])
 
-        run, again, results, waiting = json.loads(stored)
-        await decide(here, waiting["call-1-2"])
-        tools = ToolJson(here.session, loop.format, defers=True, run=run)
-        half = await tools.answer(again, made=results)
+        run, response_json, results, waiting = json.loads(stored)
+        await decide(open_desk, waiting["call-1-2"])
+        tools = ToolJson(open_desk.session, loop.format, defers=True, run=run)
+        half = await tools.answer(response_json, made=results)
         assert (dict(half.waiting), paid) == ({"call-1-3": waiting["call-1-3"]}, [7, 500])
-        await decide(here, waiting["call-1-3"], approved=False)
-        done = await tools.answer(again, made=half.results)
+        await decide(open_desk, waiting["call-1-3"], approved=False)
+        done = await tools.answer(response_json, made=half.results)
         assert (dict(done.waiting), paid) == ({}, [7, 500])
-        read = [one.text for one in _read(loop, done.results)]
-        assert [json.loads(one) for one in read[:2]] == [{"paid": 7}, {"paid": 500}]
+        read = [answer.text for answer in _read(loop, done.results)]
+        assert [json.loads(text) for text in read[:2]] == [{"paid": 7}, {"paid": 500}]
         assert "the request was rejected" in read[2]
-        assert {one.correlation for one in await here.records()} == {run}
+        assert {record.correlation for record in await open_desk.records()} == {run}
 
 
 @pytest.mark.spec("W16")
 @pytest.mark.parametrize("loop", LOOPS)
 async def test_results_that_are_none_are_refused_before_a_call_is_made(loop: type[Loop]) -> None:
-    async with office() as here:
+    async with office() as open_desk:
         with pytest.raises(InvalidArguments, match="made: a result with its"):
-            await ToolJson(here.session, loop.format).answer(
+            await ToolJson(open_desk.session, loop.format).answer(
                 [AskedCall("a", "pay", {"sum": 1})], made=[{"role": "user"}]
             )
         assert paid == []
@@ -264,39 +266,41 @@ async def test_an_error_of_the_loop_s_own_callback_fails_no_call() -> None:
     def broken(call: AskedCall, event: Message) -> None:
         raise LookupError(call.id)
 
-    async with office() as here:
+    async with office() as open_desk:
         calls = [AskedCall("a", "count", {"texts": ["one"]}), AskedCall("b", "pay", {"sum": 1})]
-        answered = await ToolJson(here.session, "openai").answer(calls, on_event=broken)
-        assert [json.loads(one["output"]) for one in answered.results] == [1, {"paid": 1}]
+        answered = await ToolJson(open_desk.session, "openai").answer(calls, on_event=broken)
+        assert [json.loads(output["output"]) for output in answered.results] == [1, {"paid": 1}]
 
 
 async def test_calls_that_share_an_id_are_refused_where_they_may_have_to_wait() -> None:
     calls = [AskedCall("a", "pay", {"sum": 500}), AskedCall("a", "add", {"a": 1})]
-    async with office() as here:
+    async with office() as open_desk:
         with pytest.raises(InvalidArguments, match="two calls of this response have one id"):
-            await ToolJson(here.session, "openai", defers=True).answer(calls)
-        assert await here.records() == []
+            await ToolJson(open_desk.session, "openai", defers=True).answer(calls)
+        assert await open_desk.records() == []
 
 
 async def test_words_beside_results_are_no_results() -> None:
-    made = [{"role": "user", "content": [{"type": "text", "text": "go on"}]}]
-    async with office() as here:
-        answered = await ToolJson(here.session, "anthropic").answer([AskedCall("a", "add", {"a": 1})], made=made)
+    history = [{"role": "user", "content": [{"type": "text", "text": "go on"}]}]
+    async with office() as open_desk:
+        answered = await ToolJson(open_desk.session, "anthropic").answer(
+            [AskedCall("a", "add", {"a": 1})], made=history
+        )
         assert len(answered.answers) == 1
 
 
 async def test_no_text_at_all_is_no_arguments() -> None:
-    async with office() as here:
-        answered = await ToolJson(here.session, "openai").answer([AskedCall("a", "look", "")])
+    async with office() as open_desk:
+        answered = await ToolJson(open_desk.session, "openai").answer([AskedCall("a", "look", "")])
         assert answered.answers["a"].data == "nothing"
 
 
 async def test_the_page_runs_as_it_stands(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = [MessagesLoop([("pay", {"sum": 7})], words="The paper is paid.")]
-    said.append(MessagesLoop([("pay", {"sum": 7}), ("pay", {"sum": 500})], words="Both are paid."))
-    replies = (one.reply for one in said for _ in range(2))
+    loops = [MessagesLoop([("pay", {"sum": 7})], words="The paper is paid.")]
+    loops.append(MessagesLoop([("pay", {"sum": 7}), ("pay", {"sum": 500})], words="Both are paid."))
+    replies = (loop.reply for loop in loops for _ in range(2))
 
     def reply(request: httpx2.Request) -> httpx2.Response:
         return next(replies)(request)
@@ -315,6 +319,6 @@ TYPES: dict[ToolFormat, tuple[Any, Any]] = {
 
 
 def _read(loop: type[Loop], results: list[dict[str, Any]]) -> list[Read]:
-    one = loop()
-    one.history = results
-    return [Read(text, failed) for text, failed in one.results()]
+    provider = loop()
+    provider.history = results
+    return [Read(text, failed) for text, failed in provider.results()]

@@ -38,8 +38,8 @@ async def read_conversation(service: Service, caller: Caller, row: ApprovalRow) 
         page = await events.messages(row.session, after=after, limit=last - after, max_bytes=PAGE_BYTES)
         if not page.items:
             break
-        for one in page.items:
-            items += conversation_entries(one, kernel.redactor)
+        for message in page.items:
+            items += conversation_entries(message, kernel.redactor)
         after = page.items[-1].seq
     items = items[-_ENTRIES:]
     if items:
@@ -74,8 +74,8 @@ async def _last_message(kernel: Kernel, events: EventStore, row: ApprovalRow) ->
 async def _turn(kernel: Kernel, row: ApprovalRow) -> str | None:
     """Return the correlation of the call, which is the id of its turn if it was made in one."""
     await kernel.audit.flush()
-    found = (await kernel.audit.query(AuditQuery(id=row.call, org=row.org or "", limit=1))).items
-    return found[0].correlation if found else None
+    records = (await kernel.audit.query(AuditQuery(id=row.call, org=row.org or "", limit=1))).items
+    return records[0].correlation if records else None
 
 
 async def _before(events: EventStore, row: ApprovalRow, time: str, low: int, high: int) -> int:
@@ -83,8 +83,8 @@ async def _before(events: EventStore, row: ApprovalRow, time: str, low: int, hig
     low -= 1
     while low < high:
         middle = (low + high + 1) // 2
-        found = await _message(events, row.session, middle)
-        if found is not None and found.created_at <= time:
+        message = await _message(events, row.session, middle)
+        if message is not None and message.created_at <= time:
             low = middle
         else:
             high = middle - 1

@@ -21,8 +21,8 @@ _REST: Final = "/v1/approvals"
 async def find_approval(service: Service, caller: Caller, id: str) -> ApprovalRow:
     """Return a request that the caller may see. Raises ``NotFound``."""
     row = await service.kernel.approvals.get(id, org=caller.principal.org)
-    who = caller.principal
-    mine = (f"{who.kind}:{who.id}", who.on_behalf_of)
+    principal = caller.principal
+    mine = (f"{principal.kind}:{principal.id}", principal.on_behalf_of)
     if not caller.has("capset:approve") and (row.principal, row.on_behalf_of) != mine:
         raise NotFound(f"there is no request for an approval {id!r}")
     return row

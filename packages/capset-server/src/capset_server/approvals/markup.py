@@ -27,8 +27,8 @@ class Markup(str):
 
 def html(template: str, **values: str) -> Markup:
     """Return a template of this package's with its values: ``Markup`` as it is, any other text legible and escaped."""
-    shown = {name: one if isinstance(one, Markup) else escape(legible(one)) for name, one in values.items()}
-    return Markup(template.format_map(shown))
+    escaped = {name: value if isinstance(value, Markup) else escape(legible(value)) for name, value in values.items()}
+    return Markup(template.format_map(escaped))
 
 
 def joined(*parts: Markup) -> Markup:
@@ -38,7 +38,7 @@ def joined(*parts: Markup) -> Markup:
 
 def page(title: str, *parts: Markup) -> bytes:
     """Return a whole page."""
-    whole = html(
+    document = html(
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         '<meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">'
         "<style>{style}</style></head><body><main><h1>{title}</h1>{body}</main></body></html>",
@@ -46,7 +46,7 @@ def page(title: str, *parts: Markup) -> bytes:
         style=Markup(_STYLE),
         body=joined(*parts),
     )
-    return whole.encode(errors="replace")
+    return document.encode(errors="replace")
 
 
 @cache

@@ -89,10 +89,12 @@ class ApprovalEndpoint:
             return await self._take(str(id), content, scope, send)
         except CapsetError as error:
             note_refusal(request_info, error)
-            told = hide_store_details(error, request_info.correlation)
-            said = told.message if told.hint is None else f"{told.message} ({told.hint})"
-            back = html('<p role="alert">{said}</p><p><a href="">Back</a></p>', said=said)
-            return await self._answer(send, told.status, page("This cannot be done", back))
+            public_error = hide_store_details(error, request_info.correlation)
+            message = (
+                public_error.message if public_error.hint is None else f"{public_error.message} ({public_error.hint})"
+            )
+            back = html('<p role="alert">{said}</p><p><a href="">Back</a></p>', said=message)
+            return await self._answer(send, public_error.status, page("This cannot be done", back))
 
     async def _show(self, id: str, scope: Scope, send: Send) -> None:
         """Show a request to who has signed in, and the form for that to anybody else, the same for every id."""
@@ -112,8 +114,8 @@ class ApprovalEndpoint:
         if show == "arguments":
             caller.check("capset:approve")
             view = await self._service.kernel.approvals.show_arguments(row, by=caller.principal)
-            whole = {"arguments": view.arguments, "modified": view.modified, "masked": False}
-            request = request.model_copy(update=whole)
+            unmasked = {"arguments": view.arguments, "modified": view.modified, "masked": False}
+            request = request.model_copy(update=unmasked)
         token = await self._sign_ins.form_token(cookie, id)
         decide = _deciding(request, token) if request.status == "pending" else Markup()
         leave = html(_LEAVE, token=token, who=_named(caller))
@@ -160,14 +162,14 @@ class ApprovalEndpoint:
             raise PermissionDenied("Permission denied: this form came from another site.")
         form = _form(content, request_info.header(b"content-type"))
         action = form.get("action")
-        here = (b"location", f"./{quote(id, safe='')}".encode())
+        location = (b"location", f"./{quote(id, safe='')}".encode())
         if action == "sign_in":
             client = str((scope.get("client") or ("",))[0])
             try:
                 value = await self._sign_ins.begin_with(form.get("key", "").strip(), client)
             except (Unauthenticated, LimitExceeded) as error:
                 return await self._ask(send, error.status, error.message)
-            return await self._answer(send, 303, b"", here, self._set_cookie(scope, value))
+            return await self._answer(send, 303, b"", location, self._set_cookie(scope, value))
         cookie = self._cookie(scope, request_info)
         caller = await self._sign_ins.caller(cookie)
         if caller is None:
@@ -177,7 +179,7 @@ class ApprovalEndpoint:
             raise PermissionDenied("Permission denied: this form is not valid any more. Nothing was decided.")
         if action == "sign_out":
             await self._sign_ins.end(cookie)
-            return await self._answer(send, 303, b"", here, self._set_cookie(scope, ""))
+            return await self._answer(send, 303, b"", location, self._set_cookie(scope, ""))
         if action not in ("approve", "reject"):
             raise InvalidArguments("Invalid form: action is approve or reject")
         approved = action == "approve"
@@ -185,7 +187,7 @@ class ApprovalEndpoint:
         note = checked_note(form.get("note", "").replace("\r\n", "\n").strip() or None)
         answer = Answer(approved=approved, note=note, round=_round(form) if approved else None)
         await decide_approval(self._service, caller, id, answer)
-        return await self._answer(send, 303, b"", here)
+        return await self._answer(send, 303, b"", location)
 
     async def _ask(self, send: Send, status: int, said: str, *before: Markup) -> None:
         """Ask to sign in, below what stands ``before``; ``said`` is why, if something came before."""
@@ -233,10 +235,10 @@ def _form(content: bytes, media_type: str) -> Mapping[str, str]:
 
 def _round(form: Mapping[str, str]) -> int:
     """Return the round that the page has shown. Raises ``InvalidArguments`` for a form that does not say it."""
-    given = form.get("round", "")
-    if not _NUMBER.fullmatch(given):
+    text = form.get("round", "")
+    if not _NUMBER.fullmatch(text):
         raise InvalidArguments("Invalid form: round is a number; open the page again")
-    return int(given)
+    return int(text)
 
 
 def _deciding(request: ApprovalShape, token: str) -> Markup:
@@ -254,7 +256,7 @@ def _described(request: ApprovalShape) -> Markup:
     """Return all that somebody has to know who decides; secrets are masked, as over REST."""
     asker = request.principal + (f" for {request.on_behalf_of}" if request.on_behalf_of else "")
     code = request.code
-    known = {
+    details = {
         "Tool": request.tool,
         "Asked by": asker,
         "Why it needs an approval": request.reason,
@@ -271,7 +273,7 @@ def _described(request: ApprovalShape) -> Markup:
         "Decided by": request.decided_by or "",
         "Reason": request.note or "",
     }
-    rows = [html("<dt>{name}</dt><dd>{value}</dd>", name=name, value=value) for name, value in known.items() if value]
+    rows = [html("<dt>{name}</dt><dd>{value}</dd>", name=name, value=value) for name, value in details.items() if value]
     arguments = _json("Arguments", request.arguments)
     modified = (
         Markup() if request.modified is None else _json("Arguments, as the approver changed them", request.modified)
@@ -295,9 +297,9 @@ def _files(request: ApprovalShape) -> Markup:
     return joined(html("<h2>Files</h2><ul>{items}</ul>", items=joined(*items)), note)
 
 
-def _given(one: GivenApprovalShape) -> str:
-    whom = f" for {one.on_behalf_of}" if one.on_behalf_of else ""
-    return f"{one.by}{whom} at {one.at}" + (f" ({one.note})" if one.note else "")
+def _given(approval: GivenApprovalShape) -> str:
+    on_behalf = f" for {approval.on_behalf_of}" if approval.on_behalf_of else ""
+    return f"{approval.by}{on_behalf} at {approval.at}" + (f" ({approval.note})" if approval.note else "")
 
 
 def _json(title: str, data: object) -> Markup:
@@ -306,11 +308,11 @@ def _json(title: str, data: object) -> Markup:
 
 def _note_caller(request_info: RequestContext, caller: Caller) -> None:
     """Have the access log name who has signed in, as it does where a header identifies a caller."""
-    who = caller.principal
-    noted = {"principal": who.id, "org": who.org, "key": caller.key}
+    principal = caller.principal
+    noted = {"principal": principal.id, "org": principal.org, "key": caller.key}
     request_info.notes.update({name: value for name, value in noted.items() if value is not None})
 
 
 def _named(caller: Caller) -> str:
-    who = caller.principal
-    return f"{who.kind}:{who.id}" + (f" of {who.org}" if who.org else "")
+    principal = caller.principal
+    return f"{principal.kind}:{principal.id}" + (f" of {principal.org}" if principal.org else "")

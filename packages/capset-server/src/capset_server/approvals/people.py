@@ -22,7 +22,7 @@ def person_of(
     database.
     """
     try:
-        who = Principal(
+        principal = Principal(
             person.principal,
             permissions=person.permissions,
             kind=person.kind,
@@ -36,19 +36,19 @@ def person_of(
         team=person.team,
         user=person.user,
         org=org,
-        principal=who.id,
-        principal_kind=who.kind,
-        permissions=tuple(sorted(who.permissions)),
-        attributes=dict(who.attributes) or None,
+        principal=principal.id,
+        principal_kind=principal.kind,
+        permissions=tuple(sorted(principal.permissions)),
+        attributes=dict(principal.attributes) or None,
         created_at=kernel.now(),
         created_by=f"{by.kind}:{by.id}",
         makers=makers,
     )
 
 
-def check_grants(given: PersonInput, by: Principal) -> None:
+def check_grants(person: PersonInput, by: Principal) -> None:
     """Raise ``PermissionDenied`` for permissions that the one who enters a person does not hold."""
-    if beyond := sorted(set(given.permissions) - by.permissions):
+    if beyond := sorted(set(person.permissions) - by.permissions):
         raise PermissionDenied(
             f"Permission denied: a person has at most the permissions of the one who enters them; you lack "
             f"{', '.join(beyond)}",

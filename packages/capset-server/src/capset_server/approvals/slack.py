@@ -39,7 +39,7 @@ class SlackEndpoint:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._channels = [one for one in service.kernel.deliveries.channels if isinstance(one, Slack)]
+        self._channels = [channel for channel in service.kernel.deliveries.channels if isinstance(channel, Slack)]
         for channel in self._channels:
             check_extra(channel.name)
         self._telling: set[asyncio.Task[None]] = set()
@@ -116,12 +116,12 @@ class SlackEndpoint:
             )
             return self._tell(channel, click, text)
         caller, row = decides
-        who = caller.principal
-        context.notes["principal"] = who.id
+        principal = caller.principal
+        context.notes["principal"] = principal.id
         if not any(channel.asks_about(row) for channel in channels):
             _log.warning("channel %s: a click on a request that it does not tell of: %s", channel.name, place)
             return self._tell(channel, click, "This request is not one that this conversation is told of.")
-        actor = Actor(who.id, who.kind, who.org, place, correlation=context.correlation)
+        actor = Actor(principal.id, principal.kind, principal.org, place, correlation=context.correlation)
         try:
             answer = Answer(approved=click.action == "approve")
             check_chat_answer(row, answer)

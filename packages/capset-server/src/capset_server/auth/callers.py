@@ -57,15 +57,15 @@ class Caller:
     @property
     def identity(self) -> str:
         """Text unique to the caller; it does not depend on permissions or scopes."""
-        who = self.principal
-        acting = () if who.on_behalf_of is None else (who.on_behalf_of,)
-        return "\0".join((self.key or "", who.kind, who.org or "", who.id, *acting, *self.attributes))
+        principal = self.principal
+        acting = () if principal.on_behalf_of is None else (principal.on_behalf_of,)
+        return "\0".join((self.key or "", principal.kind, principal.org or "", principal.id, *acting, *self.attributes))
 
     @property
     def attributes(self) -> tuple[str, ...]:
         """The attributes of the principal and of those it acts for, as JSON texts; empty if there are none."""
         several = (self.principal.attributes, *self.principal.on_behalf_of_attributes)
-        return tuple(one.to_json() for one in several) if any(several) else ()
+        return tuple(attribute_set.to_json() for attribute_set in several) if any(several) else ()
 
     def has(self, scope: Scope) -> bool:
         """Return whether the caller has this scope or ``capset:admin``."""
@@ -162,8 +162,8 @@ class Callers:
             return self._anyone
         digest = digest_of(authorization or "")
         try:
-            found = await self._identify(authorization)
-            if path is not None and not found.is_for(path):
+            caller = await self._identify(authorization)
+            if path is not None and not caller.is_for(path):
                 _log.info("a token was refused: it is for another part of this server")
                 raise Unauthenticated(REFUSED)
         except Unauthenticated:
@@ -173,7 +173,7 @@ class Callers:
         self._met.move_to_end(digest)
         if len(self._met) > _MET:
             self._met.popitem(last=False)
-        return found
+        return caller
 
     def has_met(self, authorization: str | None) -> bool:
         """Return whether the sender of this header was let in when it came last; it may not be any more."""
@@ -191,10 +191,10 @@ class Callers:
         return await self._of_key(digest_of(key))
 
     async def _of_key(self, digest: str) -> Caller:
-        found = await self._known.get(digest, lambda: self._resolve_key(digest))
-        if found is None or not is_valid(found[0], self._kernel.now()):
+        entry = await self._known.get(digest, lambda: self._resolve_key(digest))
+        if entry is None or not is_valid(entry[0], self._kernel.now()):
             raise Unauthenticated(REFUSED)
-        return found[1]
+        return entry[1]
 
     async def knows(self, caller: Caller, authorization: str, *, afresh: bool = False) -> bool:
         """Return whether a caller would still be let in: for long-running answers.

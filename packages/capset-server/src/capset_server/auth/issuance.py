@@ -27,18 +27,18 @@ def query_of(caller: Caller, *, org: str | None, principal: str | None, limit: i
 
     Raises ``PermissionDenied`` for another organisation than its own.
     """
-    own = caller.principal.org
+    own_org = caller.principal.org
     check_org(caller, org)
-    return KeyQuery(org if own is None else own, principal, limit, before)
+    return KeyQuery(org if own_org is None else own_org, principal, limit, before)
 
 
 def check_org(caller: Caller, org: str | None) -> None:
     """Raise ``PermissionDenied`` if a caller of an organisation names another one."""
-    own = caller.principal.org
-    if own is not None and org not in (None, own):
+    own_org = caller.principal.org
+    if own_org is not None and org not in (None, own_org):
         raise PermissionDenied(
-            f"Permission denied: this key is one of {own!r}, and reaches no other organisation",
-            fields=[Field("org", f"{own!r} is expected, or nothing")],
+            f"Permission denied: this key is one of {own_org!r}, and reaches no other organisation",
+            fields=[Field("org", f"{own_org!r} is expected, or nothing")],
         )
 
 
@@ -95,19 +95,19 @@ async def issue_key(
             f"Permission denied: a key has at most its maker's permissions; not {', '.join(more)}",
             fields=[Field("permissions", f"at most the maker's are expected; not {', '.join(more)}")],
         )
-    who = replace(
+    owner = replace(
         principal,
         org=principal.org if maker.org is None else maker.org,
         allowance=lowest_allowance((maker.allowance, principal.allowance)),
     )
     latest = await _own_end(kernel, caller)
-    most = TOKEN_LIFETIME if caller.key_id is None else KEY_LIFETIME
-    if lifetime > most:
+    maximum = TOKEN_LIFETIME if caller.key_id is None else KEY_LIFETIME
+    if lifetime > maximum:
         raise InvalidArguments(
-            f"Invalid request: a key that is made here is valid for {most.days} days at most",
-            fields=[Field("expires", f"{most.days} days are expected at most")],
+            f"Invalid request: a key that is made here is valid for {maximum.days} days at most",
+            fields=[Field("expires", f"{maximum.days} days are expected at most")],
         )
-    return await create_key(kernel, name, who, scopes=scopes, lifetime=lifetime, latest=latest, agent=agent, by=maker)
+    return await create_key(kernel, name, owner, scopes=scopes, lifetime=lifetime, latest=latest, agent=agent, by=maker)
 
 
 def _check_credential(caller: Caller) -> None:
@@ -122,7 +122,7 @@ async def _own_end(kernel: Kernel, caller: Caller) -> str | None:
     """Return when the caller's own key ends, if it does. Raises ``Unauthenticated`` if it has."""
     if caller.key_id is None:
         return None
-    own = await kernel.store.keys.get(caller.key_id)
-    if own is None or not is_valid(own, kernel.now()):
+    row = await kernel.store.keys.get(caller.key_id)
+    if row is None or not is_valid(row, kernel.now()):
         raise Unauthenticated(REFUSED)
-    return own.expires_at
+    return row.expires_at

@@ -79,13 +79,13 @@ class Jwks:
 
     async def _fetch(self) -> None:
         try:
-            found = read_keys(await self._read())
+            keys = read_keys(await self._read())
         except (CapsetError, OSError, ValueError) as error:
             self._next = self._now() + AGAIN_SECONDS
             _log.warning("no keys can be had from %s: %s", self._source, error)
             return
         now = self._now()
-        self._keys, self._kids = found, frozenset(key.kid for key in found)
+        self._keys, self._kids = keys, frozenset(key.kid for key in keys)
         self._next, self._fresh_until, self._kept_until = now + APART_SECONDS, now + FRESH_SECONDS, now + STALE_SECONDS
 
     async def _read(self) -> bytes:
@@ -111,27 +111,27 @@ def read_keys(data: bytes) -> KeySet:
     if len(data) > MAX_BYTES:
         raise ValueError(f"there are more than {MAX_BYTES} bytes")
     parsed = from_json(data)
-    listed: object = cast("dict[str, object]", parsed).get("keys") if isinstance(parsed, dict) else None
-    if not isinstance(listed, list):
+    raw_keys: object = cast("dict[str, object]", parsed).get("keys") if isinstance(parsed, dict) else None
+    if not isinstance(raw_keys, list):
         raise ValueError('expected a JSON Web Key Set: {"keys": […]}')
-    given = cast("list[object]", listed)
-    if len(given) > MAX_KEYS:
-        raise ValueError(f"there are {len(given)} keys, more than {MAX_KEYS}")
-    found: list[Key] = []
-    for number, one in enumerate(given):
+    entries = cast("list[object]", raw_keys)
+    if len(entries) > MAX_KEYS:
+        raise ValueError(f"there are {len(entries)} keys, more than {MAX_KEYS}")
+    keys: list[Key] = []
+    for number, entry in enumerate(entries):
         try:
-            found.append(_key(one))
+            keys.append(_key(entry))
         except (JoseError, ValueError, TypeError, KeyError) as error:
             _log.warning("key %d of a key set is left out: %s", number + 1, error)
-    if not found:
+    if not keys:
         raise ValueError("there is no key to verify with")
-    return KeySet(found)
+    return KeySet(keys)
 
 
-def _key(given: object) -> Key:
-    if not isinstance(given, dict):
+def _key(entry: object) -> Key:
+    if not isinstance(entry, dict):
         raise ValueError("it is no object")
-    members = cast("dict[str, Any]", given)
+    members = cast("dict[str, Any]", entry)
     kind = members.get("kty")
     if kind not in _KINDS:
         raise ValueError(f"its kind is none of {', '.join(_KINDS)}")

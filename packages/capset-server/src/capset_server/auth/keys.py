@@ -77,12 +77,12 @@ async def create_key(
         raise DefinitionError(f"an organisation's name must be printable text, and not empty; got {org!r}")
     if agent is not None and not (agent.strip() and agent.isprintable() and len(agent) <= _MAX_AGENT):
         raise DefinitionError(f"an agent is named by its id, or by its name if it is defined in code; got {agent!r}")
-    given = tuple(dict.fromkeys(scopes))
-    for scope in given:
+    unique_scopes = tuple(dict.fromkeys(scopes))
+    for scope in unique_scopes:
         if not is_scope(scope):
             raise DefinitionError(message := _misfit(scope), fields=[Field("scopes", message)])
     now = datetime.fromisoformat(kernel.now())
-    ends = [one for one in (latest, None if lifetime is None else _iso(now + lifetime)) if one is not None]
+    ends = [end for end in (latest, None if lifetime is None else _iso(now + lifetime)) if end is not None]
     key = _PREFIX + secrets.token_urlsafe(32)
     row = KeyRow(
         id=kernel.new_id(),
@@ -92,7 +92,7 @@ async def create_key(
         principal=principal.id,
         principal_kind=principal.kind,
         permissions=tuple(sorted(principal.permissions)),
-        scopes=given,
+        scopes=unique_scopes,
         created_at=kernel.now(),
         expires_at=min(ends, default=None),
         agent=agent,

@@ -90,8 +90,8 @@ class OpenIdSignIn:
         self._client = client
         provider = read_url(client.issuer.issuer)
         self._http = http or HttpClient(allow=[provider.authority])
-        own = replace(client.issuer, audience=client.client_id, public_url=None)
-        self._id_tokens = Tokens(kernel, own, jwks=jwks)
+        issuer = replace(client.issuer, audience=client.client_id, public_url=None)
+        self._id_tokens = Tokens(kernel, issuer, jwks=jwks)
         self._known: tuple[float, Mapping[str, str]] | None = None
 
     @property
@@ -108,7 +108,7 @@ class OpenIdSignIn:
         attempt = SignInAttempt(state, verifier, nonce, following)
         endpoint = (await self._metadata())["authorization_endpoint"]
         challenge = urlsafe_b64encode(hashlib.sha256(attempt.verifier.encode()).digest()).rstrip(b"=").decode()
-        asked = {
+        query = {
             "response_type": "code",
             "client_id": self._client.client_id,
             "redirect_uri": self._redirect_uri,
@@ -119,7 +119,7 @@ class OpenIdSignIn:
             "code_challenge_method": "S256",
             **self._resource,
         }
-        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked, quote_via=quote)}", attempt
+        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query, quote_via=quote)}", attempt
 
     async def finish(self, attempt: SignInAttempt, answered: Mapping[str, str]) -> tuple[str, str]:
         """Return the access token for the code with which the provider sent somebody back, and who that is.
@@ -133,8 +133,8 @@ class OpenIdSignIn:
         if answered.get("iss", self._client.issuer.issuer) != self._client.issuer.issuer:  # RFC 9207
             raise Unauthenticated("This answer is from another provider. Sign in again.")
         if "error" in answered:
-            said = answered.get("error_description") or answered["error"]
-            raise Unauthenticated(f"The provider did not sign you in: {said:.200}")
+            description = answered.get("error_description") or answered["error"]
+            raise Unauthenticated(f"The provider did not sign you in: {description:.200}")
         tokens = await self._exchange(answered.get("code", ""), attempt.verifier)
         access, identity = tokens.get("access_token"), tokens.get("id_token")
         if not isinstance(access, str) or not isinstance(identity, str):
@@ -179,10 +179,10 @@ class OpenIdSignIn:
         issuer = self._client.issuer.issuer
         if self._known is not None and time.monotonic() - self._known[0] < _KNOWN_SECONDS:
             return self._known[1]
-        found = await self._json("GET", issuer.rstrip("/") + _WELL_KNOWN, {"accept": "application/json"}, None)
-        if found.get("issuer") != issuer:
+        metadata = await self._json("GET", issuer.rstrip("/") + _WELL_KNOWN, {"accept": "application/json"}, None)
+        if metadata.get("issuer") != issuer:
             raise Unreachable(f"{self.provider} describes another issuer than {issuer}")
-        endpoints = {name: _endpoint(name, found.get(name)) for name in ("authorization_endpoint", "token_endpoint")}
+        endpoints = {name: _endpoint(name, metadata.get(name)) for name in ("authorization_endpoint", "token_endpoint")}
         self._known = time.monotonic(), endpoints
         return endpoints
 
@@ -196,16 +196,16 @@ class OpenIdSignIn:
             ) as answer:
                 data = (await answer.read(_MAX_BYTES)).data
                 status = answer.status
-            found: object = from_json(data)
+            parsed: object = from_json(data)
         except (CapsetError, ValueError) as error:
             raise Unreachable(f"{self.provider} cannot be asked: {error!s:.200}") from None
-        if not isinstance(found, dict):
+        if not isinstance(parsed, dict):
             raise Unreachable(f"{self.provider} answered {status}, and no JSON object")
-        said = cast("dict[str, Any]", found)
+        body = cast("dict[str, Any]", parsed)
         if status != 200:
-            why = said.get("error_description") or said.get("error") or status
+            why = body.get("error_description") or body.get("error") or status
             raise Unauthenticated(f"The provider did not sign you in: {why!s:.200}")
-        return said
+        return body
 
     @property
     def _redirect_uri(self) -> str:
@@ -214,8 +214,8 @@ class OpenIdSignIn:
     @property
     def _resource(self) -> Mapping[str, str]:
         """The server as the resource that the token is for (RFC 8707), unless its declared audience is no URL."""
-        wanted = self._client.issuer.audience or cast("str", self._client.issuer.public_url).rstrip("/")
-        return {"resource": wanted} if "://" in wanted else {}
+        audience = self._client.issuer.audience or cast("str", self._client.issuer.public_url).rstrip("/")
+        return {"resource": audience} if "://" in audience else {}
 
 
 def _endpoint(name: str, url: object) -> str:
@@ -224,9 +224,9 @@ def _endpoint(name: str, url: object) -> str:
     Raises ``Unreachable`` unless it is https, or http on loopback.
     """
     try:
-        found = read_url(url if isinstance(url, str) else "")
+        endpoint = read_url(url if isinstance(url, str) else "")
     except ToolError:
         raise Unreachable(f"the provider's {name} is no URL") from None
-    if found.scheme != "https" and not is_loopback(found.host):
+    if endpoint.scheme != "https" and not is_loopback(endpoint.host):
         raise Unreachable(f"the provider's {name} is not https")
-    return str(found)
+    return str(endpoint)

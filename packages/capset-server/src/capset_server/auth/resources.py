@@ -60,9 +60,9 @@ class PublicAddress:
     @classmethod
     def of(cls, text: str) -> PublicAddress:
         """Return the address that a text names. Raises ``DefinitionError`` unless it is https, or http on loopback."""
-        found = _checked("public URL", text)
-        host = f"[{found.host}]" if ":" in found.host else found.host
-        return cls(str(found).removesuffix("/"), host, f"{found.scheme}://{found.authority}")
+        url = _checked("public URL", text)
+        host = f"[{url.host}]" if ":" in url.host else url.host
+        return cls(str(url).removesuffix("/"), host, f"{url.scheme}://{url.authority}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ class ProtectedResource:
         """Validate the fields, and write the public URL in its usual form."""
         object.__setattr__(self, "public_url", PublicAddress.of(self.public_url).url)
         _checked("issuer", self.issuer)
-        own = self._declared
-        if own is not None and resource_of(own) != own:
+        declared = self._declared
+        if declared is not None and resource_of(declared) != declared:
             raise DefinitionError(
                 f"the audience {self.audience!r} is at the public URL, but no part of the server",
                 hint=f"leave it out, or name {self.public_url}, {self.public_url}/mcp or {self.public_url}/v1",
@@ -101,22 +101,22 @@ class ProtectedResource:
 
     def parts(self, audiences: Iterable[str]) -> tuple[str, ...]:
         """Return the parts of this server that audiences name, as paths; those of other servers are left out."""
-        found = (self._path_of(one) for one in audiences)
-        return tuple(path for path in found if path is not None)
+        paths = (self._path_of(audience) for audience in audiences)
+        return tuple(path for path in paths if path is not None)
 
     def identifier(self, path: str) -> str | None:
         """Return the URL of the resource that a path belongs to; ``None`` if no token can be asked for it."""
-        own, resource = self._declared, resource_of(path)
-        if own is None:
+        declared, resource = self._declared, resource_of(path)
+        if declared is None:
             return self.public_url + _written(resource)
-        return self.audience if contains(own, resource) else None
+        return self.audience if contains(declared, resource) else None
 
     def metadata_url(self, path: str) -> str | None:
         """Return where the metadata of that resource is, ``None`` if there is none."""
         if self.identifier(path) is None:
             return None
-        own = self._declared
-        return self.public_url + WELL_KNOWN + _written(resource_of(path) if own is None else own)
+        declared = self._declared
+        return self.public_url + WELL_KNOWN + _written(resource_of(path) if declared is None else declared)
 
     def metadata(self, resource: str) -> dict[str, Any] | None:  # JSON data
         """Return the metadata of a part of the server, ``None`` if that is no resource.
@@ -150,7 +150,7 @@ class ProtectedResource:
             return None
         if url.origin != base.origin or "?" in url.target:
             return None
-        path, mounted = (unquote(one.target).removesuffix("/") for one in (url, base))
+        path, mounted = (unquote(address.target).removesuffix("/") for address in (url, base))
         return path.removeprefix(mounted) if contains(mounted, path) else None
 
 
@@ -159,14 +159,14 @@ def _written(path: str) -> str:
     return quote(path, safe=_SAFE, errors="replace")
 
 
-def _checked(what: str, text: str) -> Url:
+def _checked(label: str, text: str) -> Url:
     """Return a URL that tokens and codes may pass over: https, or http on loopback."""
     try:
         url = read_url(text)
     except ToolError as error:
-        raise DefinitionError(f"the {what} must be a URL where clients find the metadata: {error.message}") from None
+        raise DefinitionError(f"the {label} must be a URL where clients find the metadata: {error.message}") from None
     if "?" in text or "#" in text:
-        raise DefinitionError(f"the {what} has no query and no fragment; got {text!r:.200}")
+        raise DefinitionError(f"the {label} has no query and no fragment; got {text!r:.200}")
     if url.scheme != "https" and not is_loopback(url.host):
-        raise DefinitionError(f"the {what} must be https, or http on loopback; got {url}")
+        raise DefinitionError(f"the {label} must be https, or http on loopback; got {url}")
     return url

@@ -160,10 +160,10 @@ class SignIns:
 
     async def _token(self, cookie: str) -> tuple[int, str]:
         """Return the end of a sign-in and its token, 0 and none for anything else."""
-        found = await decrypt(self._keys, f"{self.kind.purpose} token", cookie) if cookie else None
-        if found is None:
+        decrypted = await decrypt(self._keys, f"{self.kind.purpose} token", cookie) if cookie else None
+        if decrypted is None:
             return 0, ""
-        end, _, token = zlib.decompress(found).decode().partition(" ")  # it is as this server has written it
+        end, _, token = zlib.decompress(decrypted).decode().partition(" ")  # it is as this server has written it
         return int(end), token
 
     async def authorization(self, cookie: str) -> str:
@@ -217,7 +217,7 @@ async def _caller(callers: Callers, digest: str) -> Caller:
 
 def cookie_of(header: str, name: str) -> str:
     """Return the value of a sign-in's cookie in a ``Cookie`` header, ``""`` if there is none."""
-    return next((value for found, value in _NAMED.findall(header) if found == name), "")
+    return next((value for key, value in _NAMED.findall(header) if key == name), "")
 
 
 def set_cookie(kind: SignInKind, value: str, path: str, *, is_secure: bool) -> tuple[bytes, bytes]:
@@ -225,9 +225,9 @@ def set_cookie(kind: SignInKind, value: str, path: str, *, is_secure: bool) -> t
 
     ``path`` is where browsers send it.
     """
-    written = f"{cookie_name(kind, path, is_secure=is_secure)}={value}; Max-Age={kind.seconds if value else 0}"
-    written += f"; Path={path}; HttpOnly; SameSite={kind.same_site}"
-    return b"set-cookie", (f"{written}; Secure" if is_secure else written).encode()
+    cookie = f"{cookie_name(kind, path, is_secure=is_secure)}={value}; Max-Age={kind.seconds if value else 0}"
+    cookie += f"; Path={path}; HttpOnly; SameSite={kind.same_site}"
+    return b"set-cookie", (f"{cookie}; Secure" if is_secure else cookie).encode()
 
 
 def cookie_name(kind: SignInKind, path: str, *, is_secure: bool) -> str:
@@ -248,5 +248,5 @@ def is_foreign(headers: Mapping[bytes, bytes], public_url: str | None) -> bool:
     if not origin:
         return False
     host = headers.get(b"host", b"").decode("latin-1").lower()
-    own = urlsplit(public_url).netloc.lower() if public_url else host
-    return origin.partition("://")[2] not in (host, own)
+    own_host = urlsplit(public_url).netloc.lower() if public_url else host
+    return origin.partition("://")[2] not in (host, own_host)

@@ -57,8 +57,8 @@ async def is_sealed(keys: KeySource, given: str, purpose: str, *texts: str) -> b
 
 
 def _seal(key: bytes, purpose: str, texts: Sequence[str]) -> str:
-    told = b"\0".join(text.encode(errors="surrogatepass") for text in (purpose, *texts))
-    return hmac.digest(key, told, sha256).hex()
+    message = b"\0".join(text.encode(errors="surrogatepass") for text in (purpose, *texts))
+    return hmac.digest(key, message, sha256).hex()
 
 
 async def encrypt(keys: KeySource, purpose: str, data: bytes) -> str:
@@ -71,15 +71,15 @@ async def encrypt(keys: KeySource, purpose: str, data: bytes) -> str:
 async def decrypt(keys: KeySource, purpose: str, text: str) -> bytes | None:
     """Return what any server that shares the keys has encrypted for this purpose; ``None`` for any other text."""
     try:
-        given = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        encrypted = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
         return None
-    if urlsafe_b64encode(given).rstrip(b"=").decode() != text:
+    if urlsafe_b64encode(encrypted).rstrip(b"=").decode() != text:
         return None  # one text for one value: nothing is added to it
     for afresh in (False, True):
         for key in await keys.get(afresh=afresh):
             with contextlib.suppress(InvalidTag, ValueError):
-                return AESGCM(_encryption_key(key, purpose)).decrypt(given[:_NONCE], given[_NONCE:], None)
+                return AESGCM(_encryption_key(key, purpose)).decrypt(encrypted[:_NONCE], encrypted[_NONCE:], None)
     return None
 
 
@@ -132,4 +132,4 @@ class StoredKeys:
             "renewed": iso(now - RENEW_DAYS * _DAY_NS),
             "expired": iso(now - (RENEW_DAYS + VALID_DAYS) * _DAY_NS),
         }
-        return [bytes.fromhex(one.key) for one in await self._kernel.store.keys.signing_keys(**times)]
+        return [bytes.fromhex(row.key) for row in await self._kernel.store.keys.signing_keys(**times)]

@@ -88,7 +88,7 @@ class Issuer:
             raise DefinitionError("a token must be for this server: name its audience, or the server's public URL")
         if self.org is not None and not _is_name(self.org):
             raise DefinitionError(f"an organisation's name must be printable text, and not empty; got {self.org!r}")
-        wrong = next((one for one in self.algorithms if one not in ALGORITHMS), None)
+        wrong = next((algorithm for algorithm in self.algorithms if algorithm not in ALGORITHMS), None)
         if not self.algorithms or wrong is not None:
             raise DefinitionError(f"tokens are signed by one of {', '.join(ALGORITHMS)}; got {wrong or 'none'}")
         if len(self.attributes) > MAX_NAMES:
@@ -145,8 +145,8 @@ class Tokens:
         return caller
 
     async def _verify(self, token: str) -> tuple[Caller, float]:
-        found = await self.claims(token)
-        return self._caller(found), found["exp"]
+        claims = await self.claims(token)
+        return self._caller(claims), claims["exp"]
 
     async def claims(self, token: str) -> Mapping[str, Any]:  # JSON data
         """Return the claims of a token that this issuer has signed for this audience. Raises ``Unauthenticated``."""
@@ -162,11 +162,11 @@ class Tokens:
             claims: object = from_json(self._payload(token, header["alg"], keys, kid))
             if not isinstance(claims, dict):
                 _refuse("its claims are no object")
-            found = cast("dict[str, Any]", claims)
-            self._claims.validate(found)
+            members = cast("dict[str, Any]", claims)
+            self._claims.validate(members)
         except (JoseError, ValueError) as error:
             _refuse(str(error))
-        return found
+        return members
 
     def _payload(self, token: str, algorithm: str, keys: KeySet, kid: str | None) -> bytes:
         """Return the payload of a token that one of the keys has signed, of those that fit it.
@@ -196,9 +196,11 @@ class Tokens:
         roles = self._kernel.governance.roles
         granted |= roles.expand(*(role for role in _texts(claims, "roles") if role in roles.permissions))
         scopes = frozenset(filter(is_scope, (*_texts(claims, "scope"), *_texts(claims, "scp"))))
-        said = self._attributes(claims)
-        who = Principal(cast("str", subject), permissions=granted, org=cast("str", org), attributes=said)
-        return Caller(who, scopes, f"{ISSUED}{self._issuer.issuer}", cast("str | None", agent), self._parts(claims))
+        attributes = self._attributes(claims)
+        principal = Principal(cast("str", subject), permissions=granted, org=cast("str", org), attributes=attributes)
+        return Caller(
+            principal, scopes, f"{ISSUED}{self._issuer.issuer}", cast("str | None", agent), self._parts(claims)
+        )
 
     def _parts(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the parts of this server that a token is for; a declared audience stands for all of them."""
@@ -210,9 +212,9 @@ class Tokens:
         return parts
 
     def _attributes(self, claims: Mapping[str, Any]) -> Attributes:
-        found = {name: _claim(claims, claim) for name, claim in self._issuer.attributes.items()}
+        values = {name: _claim(claims, claim) for name, claim in self._issuer.attributes.items()}
         try:
-            return Attributes({name: value for name, value in found.items() if value is not None})
+            return Attributes({name: value for name, value in values.items() if value is not None})
         except DefinitionError as error:
             _refuse(f"its claims do not fit: {error.message}")
 
@@ -246,43 +248,43 @@ def _fits(key: Key, algorithm: Any) -> bool:  # joserfc's class of an algorithm,
 def _header(token: str) -> dict[str, Any]:
     first = token.partition(".")[0]
     try:
-        found: object = from_json(urlsafe_b64decode(first + "=" * (-len(first) % 4)))
+        header: object = from_json(urlsafe_b64decode(first + "=" * (-len(first) % 4)))
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        header = None
+    if not isinstance(header, dict):
         _refuse("it has no header")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", header)
 
 
 def _texts(claims: Mapping[str, Any], name: str) -> list[str]:
     """Return the strings of a claim: a list, or one string separated by spaces, as issuers differ."""
     value = claims.get(name)
-    listed = value.split() if isinstance(value, str) else [] if value is None else value
-    if not isinstance(listed, list) or not all(isinstance(one, str) for one in cast("list[object]", listed)):
+    texts = value.split() if isinstance(value, str) else [] if value is None else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in cast("list[object]", texts)):
         _refuse(f"its claim {name!r} is no list of texts")
-    return cast("list[str]", listed)
+    return cast("list[str]", texts)
 
 
 def _audiences(claim: object) -> list[str]:
     """Return the audiences of a token: one text, or a list of texts (RFC 7519, 4.1.3)."""
-    listed = cast("list[object]", claim) if isinstance(claim, list) else [claim]
-    if not all(isinstance(audience, str) for audience in listed):
+    audiences = cast("list[object]", claim) if isinstance(claim, list) else [claim]
+    if not all(isinstance(audience, str) for audience in audiences):
         _refuse("its audience is neither a text nor a list of texts")
-    return cast("list[str]", listed)
+    return cast("list[str]", audiences)
 
 
 def _claim(claims: Mapping[str, Any], named: str) -> Any:  # any JSON
     """Return a claim by its whole name, or a nested member by its dotted path; ``None`` if there is none."""
     if named in claims:
         return claims[named]
-    found: object = claims
+    current: object = claims
     for step in named.split("."):
-        if not isinstance(found, Mapping):
+        if not isinstance(current, Mapping):
             _refuse(f"its claim {named!r} is inside of what is no object")
-        found = cast("Mapping[str, object]", found).get(step)
-        if found is None:
+        current = cast("Mapping[str, object]", current).get(step)
+        if current is None:
             return None
-    return found
+    return current
 
 
 def _is_name(value: object) -> bool:

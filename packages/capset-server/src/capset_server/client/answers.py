@@ -34,17 +34,17 @@ class Answers:
         except ValidationError:
             raise self.foreign(f"answered what is no {shape.__name__}: is it capset, in a version that fits?") from None
 
-    def foreign(self, told: str) -> ForeignAnswer:
+    def foreign(self, message: str) -> ForeignAnswer:
         """Return the error for a response that capset would not give."""
-        return ForeignAnswer(f"{self._url} {told}")
+        return ForeignAnswer(f"{self._url} {message}")
 
     def failure(self, response: httpx2.Response) -> CapsetError:
         """Return the error of a complete error response."""
         if media_type_of(response) == MEDIA_TYPE:
             return error_of(self.parsed(Problem, response.content))
         if response.has_redirect_location:
-            there = response.headers["location"][:200]
-            return self.foreign(f"redirects to {there!r}; that is not followed, so that no key goes there")
+            location = response.headers["location"][:200]
+            return self.foreign(f"redirects to {location!r}; that is not followed, so that no key goes there")
         return self.foreign(f"answered {response.status_code}, and not as capset does")
 
     def call(self, response: httpx2.Response) -> CallShape:

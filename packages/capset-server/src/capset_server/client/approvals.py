@@ -118,13 +118,13 @@ class ApprovalResource:
         is no longer open, was changed, or that the caller has approved; ``PermissionDenied`` for one's own, and for
         those that rules leave to others.
         """
-        given = {"scope": scope, "arguments": arguments, "round": round, "note": note}
-        return await self._decide(id, "approve", given)
+        decision = {"scope": scope, "arguments": arguments, "round": round, "note": note}
+        return await self._decide(id, "approve", decision)
 
     async def reject(self, id: str, *, note: str | None = None) -> ApprovalShape:
         """Reject a call; its caller can read the note. Raises ``NotFound``, and ``Conflict`` as ``approve`` does."""
         return await self._decide(id, "reject", {"note": note})
 
-    async def _decide(self, id: str, answer: str, given: Mapping[str, Any]) -> ApprovalShape:
-        body = json_bytes({name: value for name, value in given.items() if value is not None})
+    async def _decide(self, id: str, answer: str, decision: Mapping[str, Any]) -> ApprovalShape:
+        body = json_bytes({name: value for name, value in decision.items() if value is not None})
         return await self._connection.send(ApprovalShape, "POST", path_of("approvals", id, answer), body)

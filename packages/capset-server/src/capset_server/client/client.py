@@ -176,8 +176,8 @@ def _asked(
         )
     if idempotency_key is not None and not _REPEATED.fullmatch(idempotency_key):
         raise DefinitionError(f"an idempotency key has 1–255 printable characters of ASCII; got {idempotency_key!r}")
-    given = {"X-Correlation-Id": correlation, REPEATABLE: idempotency_key}
-    headers = {name: value for name, value in given.items() if value is not None}
+    optional_headers = {"X-Correlation-Id": correlation, REPEATABLE: idempotency_key}
+    headers = {name: value for name, value in optional_headers.items() if value is not None}
     body = {"tool": tool, "arguments": arguments or {}} | ({} if approval is None else {"approval": approval})
     return path_of("sessions", session, "calls"), json_bytes(body), headers
 

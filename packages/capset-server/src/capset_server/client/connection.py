@@ -32,20 +32,20 @@ LARGEST_PAGE: Final = 200
 """Limit on the items of a page."""
 
 
-def server_url(given: str) -> httpx2.URL:
+def server_url(address: str) -> httpx2.URL:
     """Return the address of a server, without a trailing slash; a path before ``/v1`` is retained.
 
     Raises ``DefinitionError`` for an invalid address. A user or a password in it is refused: keys go by the header
     only.
     """
     try:
-        url = httpx2.URL(given.rstrip("/"))
+        url = httpx2.URL(address.rstrip("/"))
     except httpx2.InvalidURL:
         url = httpx2.URL()
     if url.userinfo or url.query or url.fragment:
         raise DefinitionError("a server's address has no user, password, query or fragment in it")
     if url.scheme not in ("http", "https") or not url.host:
-        raise DefinitionError(f"a server's address is like https://capset.example.com; got {given!r}")
+        raise DefinitionError(f"a server's address is like https://capset.example.com; got {address!r}")
     return url
 
 
@@ -206,10 +206,10 @@ class Connection:
     ) -> AsyncGenerator[httpx2.Response]:
         if self._http is None:
             raise CapsetError("the client is not open", hint="use it as: async with Client(…) as client")
-        given = {name: value for name, value in (query or {}).items() if value is not None}
+        params = {name: value for name, value in (query or {}).items() if value is not None}
         with self.answers.named(safe=method == "GET" or REPEATABLE in (headers or {})):
             request = self._http.build_request(
-                method, f"{self.url}{path}", params=given or None, content=body, headers=headers, timeout=timeout
+                method, f"{self.url}{path}", params=params or None, content=body, headers=headers, timeout=timeout
             )
             response = await self._http.send(request, stream=True)
         try:
@@ -256,11 +256,11 @@ async def every(page: Callable[[str | None], Awaitable[Page[T]]]) -> AsyncGenera
     """Yield the items of all pages; ``page`` requests the one at a cursor, each only when it is needed."""
     cursor: str | None = None
     while True:
-        found = await page(cursor)
-        for item in found.items:
+        current_page = await page(cursor)
+        for item in current_page.items:
             yield item
-        if found.next is None:
+        if current_page.next is None:
             return
-        if found.next == cursor:
+        if current_page.next == cursor:
             raise ForeignAnswer("the server answered one page of a list twice")
-        cursor = found.next
+        cursor = current_page.next

@@ -14,21 +14,21 @@ _KINDS: Final[dict[str, type[CapsetError]]] = {
 }
 
 
-def error_of(said: Problem | ErrorShape) -> CapsetError:
+def error_of(problem: Problem | ErrorShape) -> CapsetError:
     """Return an error of its own class by its ``code``, a ``CapsetError`` for an unknown code.
 
     It has the code, status, message, fields, correlation and whether, and when, it may be retried; and the id of the
     request for an approval, if it awaits one.
     """
-    fields = (Field(one.path, one.expected, one.did_you_mean) for one in said.fields or ())
-    message = said.detail if isinstance(said, Problem) else said.message
-    error = _KINDS.get(said.code, CapsetError)(message, fields=fields)
-    error.code, error.status, error.retryable = said.code, said.status, said.retryable
-    error.correlation = said.correlation
-    if said.retry_after is not None:
-        error.retry_after = said.retry_after
+    fields = (Field(field.path, field.expected, field.did_you_mean) for field in problem.fields or ())
+    message = problem.detail if isinstance(problem, Problem) else problem.message
+    error = _KINDS.get(problem.code, CapsetError)(message, fields=fields)
+    error.code, error.status, error.retryable = problem.code, problem.status, problem.retryable
+    error.correlation = problem.correlation
+    if problem.retry_after is not None:
+        error.retry_after = problem.retry_after
     if isinstance(error, ApprovalRequired):
-        error.approval = said.approval
+        error.approval = problem.approval
     return error
 
 

@@ -35,9 +35,9 @@ class LinkResource:
         runs: only its hash is stored. ``reason`` is that of a change of the hash; at most 1,000 characters. Raises
         ``NotFound``, and ``InvalidArguments`` for a context or an invocation that cannot be stored.
         """
-        given = {"metadata": metadata, "context": context, "invocation": invocation}
-        told = {name: value for name, value in given.items() if value is not None}
-        body = json_bytes({"session_id": session_id, "reason": reason, **told})
+        optional = {"metadata": metadata, "context": context, "invocation": invocation}
+        members = {name: value for name, value in optional.items() if value is not None}
+        body = json_bytes({"session_id": session_id, "reason": reason, **members})
         return await self._connection.send(KeptLinkShape, "POST", path_of("links"), body)
 
     async def get(self, id: str) -> LinkShape:

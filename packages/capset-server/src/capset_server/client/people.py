@@ -40,11 +40,11 @@ class PersonResource:
 
         Raises ``Conflict`` if that user is entered already; ``PermissionDenied`` for permissions beyond one's own.
         """
-        given: dict[str, Any] = {"team": team, "user": user, "principal": principal, "kind": kind}
-        given |= {"permissions": [*permissions]}
+        body: dict[str, Any] = {"team": team, "user": user, "principal": principal, "kind": kind}
+        body |= {"permissions": [*permissions]}
         if attributes is not None:
-            given["attributes"] = dict(attributes)
-        return await self._connection.send(PersonShape, "POST", path_of("people"), json_bytes(given))
+            body["attributes"] = dict(attributes)
+        return await self._connection.send(PersonShape, "POST", path_of("people"), json_bytes(body))
 
     async def remove(self, id: str) -> None:
         """Remove a person, who decides nothing any more. Raises ``NotFound``."""

@@ -31,8 +31,8 @@ class RunResource:
         many runs of the organisation are unfinished.
         """
         named = {"agent_id": agent, "session_id": session}
-        given = {name: value for name, value in named.items() if value is not None}
-        return await self._send({"content": content, "queue": queue, **given}, idempotency_key)
+        target = {name: value for name, value in named.items() if value is not None}
+        return await self._send({"content": content, "queue": queue, **target}, idempotency_key)
 
     async def call(
         self,
@@ -44,8 +44,8 @@ class RunResource:
         idempotency_key: str | None = None,
     ) -> RunShape:
         """Queue a call of a tool in a session. Raises as ``create`` does."""
-        given = {"session_id": session, "tool": tool, "arguments": dict(arguments or {}), "queue": queue}
-        return await self._send(given, idempotency_key)
+        members = {"session_id": session, "tool": tool, "arguments": dict(arguments or {}), "queue": queue}
+        return await self._send(members, idempotency_key)
 
     async def list(
         self,
@@ -56,8 +56,8 @@ class RunResource:
         cursor: str | None = None,
     ) -> RunPageShape:
         """List the caller's runs, newest first. ``limit`` is 1–200, ``cursor`` the ``next`` of the page before."""
-        wanted = {"state": state, "queue": queue, "limit": limit, "cursor": cursor}
-        return await self._connection.get(RunPageShape, path_of("runs"), wanted)
+        query = {"state": state, "queue": queue, "limit": limit, "cursor": cursor}
+        return await self._connection.get(RunPageShape, path_of("runs"), query)
 
     def all(self, *, state: RunState | None = None, queue: str | None = None) -> AsyncGenerator[RunShape]:
         """Iterate over all of the caller's runs, newest first, page by page."""
@@ -72,9 +72,9 @@ class RunResource:
         response = await self._connection.request("POST", path_of("runs", id, "cancel"))
         return self._connection.answers.parsed(RunShape, response.content)
 
-    async def _send(self, given: Mapping[str, Any], key: str | None) -> RunShape:
+    async def _send(self, members: Mapping[str, Any], key: str | None) -> RunShape:
         headers = {} if key is None else {REPEATABLE: key}
-        return await self._connection.send(RunShape, "POST", path_of("runs"), json_bytes(dict(given)), headers)
+        return await self._connection.send(RunShape, "POST", path_of("runs"), json_bytes(dict(members)), headers)
 
 
 class ScheduleResource:
@@ -100,9 +100,9 @@ class ScheduleResource:
         the organisation has as many schedules as it may.
         """
         named = {"agent_id": agent, "session_id": session}
-        given = {name: value for name, value in named.items() if value is not None}
-        given |= {"cron": cron, "timezone": timezone, "queue": queue}
-        return await self._send({"content": content, **given}, idempotency_key)
+        members = {name: value for name, value in named.items() if value is not None}
+        members |= {"cron": cron, "timezone": timezone, "queue": queue}
+        return await self._send({"content": content, **members}, idempotency_key)
 
     async def call(
         self,
@@ -116,8 +116,8 @@ class ScheduleResource:
         idempotency_key: str | None = None,
     ) -> ScheduleShape:
         """Have a call of a tool queued at each time, in a session. Raises as ``create`` does."""
-        what = {"session_id": session, "tool": tool, "arguments": dict(arguments or {})}
-        return await self._send({"cron": cron, "timezone": timezone, "queue": queue, **what}, idempotency_key)
+        target = {"session_id": session, "tool": tool, "arguments": dict(arguments or {})}
+        return await self._send({"cron": cron, "timezone": timezone, "queue": queue, **target}, idempotency_key)
 
     async def list(self, *, limit: int = 50, cursor: str | None = None) -> SchedulePageShape:
         """List the caller's schedules, newest first. ``limit`` is 1–200, ``cursor`` the ``next`` of the page before."""
@@ -143,11 +143,11 @@ class ScheduleResource:
         """Delete a schedule; its runs stay. Raises ``NotFound``."""
         await self._connection.delete(path_of("schedules", id))
 
-    async def _post(self, id: str, what: str) -> ScheduleShape:
-        response = await self._connection.request("POST", path_of("schedules", id, what))
+    async def _post(self, id: str, action: str) -> ScheduleShape:
+        response = await self._connection.request("POST", path_of("schedules", id, action))
         return self._connection.answers.parsed(ScheduleShape, response.content)
 
-    async def _send(self, given: Mapping[str, Any], key: str | None) -> ScheduleShape:
+    async def _send(self, members: Mapping[str, Any], key: str | None) -> ScheduleShape:
         headers = {} if key is None else {REPEATABLE: key}
-        body = json_bytes(dict(given))
+        body = json_bytes(dict(members))
         return await self._connection.send(ScheduleShape, "POST", path_of("schedules"), body, headers)

@@ -110,8 +110,8 @@ class SessionResource(TurnResource):
         JSON. Raises ``NotFound``; ``Conflict`` if the agent is archived; ``InvalidArguments`` for values that cannot be
         stored.
         """
-        given = {"agent_id": agent_id, "invocation": invocation, "context": context}
-        body = json_bytes({name: value for name, value in given.items() if value is not None})
+        members = {"agent_id": agent_id, "invocation": invocation, "context": context}
+        body = json_bytes({name: value for name, value in members.items() if value is not None})
         return await self._connection.send(SessionShape, "POST", path_of("sessions"), body)
 
     async def move(self, id: str, agent_version: int | None = None, *, version: int | None = None) -> SessionShape:

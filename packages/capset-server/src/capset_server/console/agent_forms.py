@@ -54,8 +54,12 @@ class AgentForm:
     @property
     def more_is_open(self) -> bool:
         """Whether something is wrong in the fields that are shown on request."""
-        folded = [one for name, one in self.fields.items() if name not in ("name", "description", "system_prompt")]
-        return any(one.error for one in leaves_of(folded))
+        folded = [
+            form_field
+            for name, form_field in self.fields.items()
+            if name not in ("name", "description", "system_prompt")
+        ]
+        return any(form_field.error for form_field in leaves_of(folded))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +72,24 @@ class Typed:
 
 def agent_of(detail: Data) -> dict[str, Any]:
     """Return the fields of an agent that can be written, without those that say nothing."""
-    found: dict[str, Any] = {}
-    for one in AGENT_FIELDS:
-        value = detail.get(one.name)
-        match one.kind:
+    agent: dict[str, Any] = {}
+    for agent_field in AGENT_FIELDS:
+        value = detail.get(agent_field.name)
+        match agent_field.kind:
             case "capabilities":
                 value = [_entry(entry) for entry in value or ()]
-            case "object" if one.name != "static_context":
+            case "object" if agent_field.name != "static_context":
                 value = _without_nulls(value) or None
             case _:
                 pass
         if value not in (None, "", []):
-            found[one.name] = value
-    return found
+            agent[agent_field.name] = value
+    return agent
 
 
 def form_of(agent: Data, details: Details, *, version: int | None = None) -> Form:
     """Return an agent as its form would be sent untouched."""
-    pairs = [(one.name, one.value) for one in leaves_of(_shown_fields(agent))]
+    pairs = [(form_field.name, form_field.value) for form_field in leaves_of(_shown_fields(agent))]
     pairs += [(INSTRUCTION, text) for text in agent.get("instructions", ())]
     for at, entry in enumerate(agent.get("capabilities", ())):
         pairs += [(ENTRY, f"c{at}"), *capability_pairs(f"c{at}", entry, details.get(id_of(entry)))]
@@ -115,13 +119,13 @@ def read_agent(form: Form, details: Details, base: Data | None = None) -> Typed:
     problems: list[Field] = []
     for name in _FIELDS:
         part = f"{NAME}/{name}"
-        said = base.get(name)
+        field_value = base.get(name)
         if any(_is_of(key, part) for key in form) and before.get(part) != after.get(part):
             try:
-                said = _as_before(said, values_of(_schema_of(name), form, name=NAME).get(name))
+                field_value = _as_before(field_value, values_of(_schema_of(name), form, name=NAME).get(name))
             except InvalidArguments as error:
                 problems += error.fields or ()
-        agent[name] = said
+        agent[name] = field_value
     texts = [unix_lines(text) for text in form.every(INSTRUCTION) if text.strip()]
     is_touched = before.get(INSTRUCTION) != after.get(INSTRUCTION)
     agent["instructions"] = _as_before(base.get("instructions"), texts) if is_touched else base.get("instructions")
@@ -132,19 +136,19 @@ def read_agent(form: Form, details: Details, base: Data | None = None) -> Typed:
             continue
         entry, wrong = read_capability(key, form, details.get(form.get(f"{key}-id", "")))
         entries.append(entry)
-        problems += [replace(one, path=f"capabilities.{at}.{one.path}") for one in wrong]
+        problems += [replace(problem, path=f"capabilities.{at}.{problem.path}") for problem in wrong]
     agent["capabilities"] = entries
     return Typed({name: value for name, value in agent.items() if value not in (None, "", [])}, tuple(problems))
 
 
 def _sent_by_part(form: Form) -> dict[str, list[tuple[str, str]]]:
     """Return what was sent for each field of an agent, and for each of its capabilities by its key."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    sent: dict[str, list[tuple[str, str]]] = {}
     for name, value in form.pairs:
         part = "/".join(name.split("/")[:2]) if name.startswith(f"{NAME}/") else name.partition("-")[0]
         if value:
-            found.setdefault(part, []).append((name, unix_lines(value)))
-    return {part: sorted(pairs) for part, pairs in found.items()}
+            sent.setdefault(part, []).append((name, unix_lines(value)))
+    return {part: sorted(pairs) for part, pairs in sent.items()}
 
 
 def _is_of(key: str, part: str) -> bool:
@@ -155,9 +159,11 @@ def show_agent(form: Form, details: Details, problems: Iterable[Field], has: Ite
     """Return a form as it is shown, as it was sent; ``has`` names the optional parts that this caller may see."""
     problems = tuple(problems)
     names = [name for name in _FIELDS if name != "mcp_servers" or name in has]
-    known = {one.name for one in leaves_of(_shown_fields({}))}
-    errors = [Field(_nearest(one.path, known), _expected(one)) for one in problems]
-    fields = {one.name.partition("/")[2]: one for one in _shown_fields({}, errors=errors, form=form)}
+    field_names = {form_field.name for form_field in leaves_of(_shown_fields({}))}
+    errors = [Field(_nearest(problem.path, field_names), _expected(problem)) for problem in problems]
+    fields = {
+        form_field.name.partition("/")[2]: form_field for form_field in _shown_fields({}, errors=errors, form=form)
+    }
     texts = form.every(INSTRUCTION)
     instructions = [
         FormField(INSTRUCTION, f"Instruction {at + 1}", "long", value=text, error=_said(problems, "instructions", at))
@@ -188,9 +194,9 @@ def merge_agents(base: Data, mine: Data, theirs: Data) -> tuple[dict[str, Any], 
     names = list(dict.fromkeys((*mine, *theirs, *base)))
     changed = [name for name in names if not _is_same(base.get(name), theirs.get(name))]
     taken = [name for name in changed if _is_same(base.get(name), mine.get(name))]
-    found = {name: (theirs if name in taken else mine).get(name) for name in names}
+    merged = {name: (theirs if name in taken else mine).get(name) for name in names}
     both = [name for name in changed if name not in taken and not _is_same(mine.get(name), theirs.get(name))]
-    return {name: value for name, value in found.items() if value is not None}, taken, both
+    return {name: value for name, value in merged.items() if value is not None}, taken, both
 
 
 def moved(form: Form, key: str, by: int) -> Form:
@@ -204,13 +210,13 @@ def moved(form: Form, key: str, by: int) -> Form:
 
 def without(form: Form, key: str) -> Form:
     """Return a form without a capability."""
-    return _with_entries(form, [one for one in keys_in(form) if one != key])
+    return _with_entries(form, [entry_key for entry_key in keys_in(form) if entry_key != key])
 
 
 def with_capability(form: Form, detail: Data) -> Form:
     """Return a form with one more capability, as it is by default."""
     keys = keys_in(form)
-    key = f"c{max((int(one[1:]) for one in keys if one[1:].isdecimal()), default=-1) + 1}"
+    key = f"c{max((int(entry_key[1:]) for entry_key in keys if entry_key[1:].isdecimal()), default=-1) + 1}"
     return Form([*form.pairs, (ENTRY, key), *capability_pairs(key, str(detail["id"]), detail)])
 
 
@@ -228,16 +234,16 @@ def _with_entries(form: Form, keys: Sequence[str]) -> Form:
     return Form([*(pair for pair in form.pairs if pair[0] != ENTRY), *((ENTRY, key) for key in keys)])
 
 
-_FIELDS: Final = tuple(one.name for one in AGENT_FIELDS if one.name not in _APART)
+_FIELDS: Final = tuple(agent_field.name for agent_field in AGENT_FIELDS if agent_field.name not in _APART)
 
 
 def _schema_of(*names: str) -> dict[str, Any]:
     """Return the schema of some fields of an agent, with the titles that the form has."""
     properties = dict[str, Any]()
     for name in names:
-        title, told = _TITLES.get(name, (name.replace("_", " ").capitalize(), ""))
-        said = {"title": title, "description": told} if told else {"title": title}
-        properties[name] = {**_SCHEMA["properties"][name], **said}
+        title, description = _TITLES.get(name, (name.replace("_", " ").capitalize(), ""))
+        labels = {"title": title, "description": description} if description else {"title": title}
+        properties[name] = {**_SCHEMA["properties"][name], **labels}
     required = [name for name in names if name in _SCHEMA["required"]]
     return {**_SCHEMA, "properties": properties, "required": required}
 
@@ -256,42 +262,46 @@ def _as_before(before: Any, typed: Any) -> Any:  # JSON data
     return typed
 
 
-def _nearest(path: str, known: Iterable[str]) -> str:
+def _nearest(path: str, names: Iterable[str]) -> str:
     """Return the path of the field that an error is about: the whole path, or as much of it as there is a field for."""
-    parts, known = path.replace("[", ".").replace("]", "").split("."), set(known)
-    while len(parts) > 1 and "/".join((NAME, *parts)) not in known:
+    parts, names = path.replace("[", ".").replace("]", "").split("."), set(names)
+    while len(parts) > 1 and "/".join((NAME, *parts)) not in names:
         parts.pop()
     return ".".join(parts)
 
 
-def _expected(one: Field) -> str:
-    return one.expected if one.did_you_mean is None else f"{one.expected} (did you mean {one.did_you_mean}?)"
+def _expected(problem: Field) -> str:
+    return (
+        problem.expected
+        if problem.did_you_mean is None
+        else f"{problem.expected} (did you mean {problem.did_you_mean}?)"
+    )
 
 
 def _inner(problems: Iterable[Field], name: str, at: int) -> list[Field]:
     """Return the problems of one item of a list, by their paths within it."""
     heads = (f"{name}.{at}", f"{name}[{at}]")
     return [
-        replace(one, path=one.path[len(head) :].removeprefix("."), expected=_expected(one))
-        for one in problems
+        replace(problem, path=problem.path[len(head) :].removeprefix("."), expected=_expected(problem))
+        for problem in problems
         for head in heads
-        if one.path == head or one.path.startswith(f"{head}.")
+        if problem.path == head or problem.path.startswith(f"{head}.")
     ]
 
 
 def _said(problems: Iterable[Field], name: str, at: int) -> str:
-    return "; ".join(one.expected for one in _inner(problems, name, at))
+    return "; ".join(problem.expected for problem in _inner(problems, name, at))
 
 
-def _entry(given: Any) -> Any:  # an id, or an entry
-    return given if isinstance(given, str) else {name: value for name, value in given.items() if value is not None}
+def _entry(entry: Any) -> Any:  # an id, or an entry
+    return entry if isinstance(entry, str) else {name: value for name, value in entry.items() if value is not None}
 
 
 def _without_nulls(value: Any) -> Any:  # JSON data
     if not isinstance(value, Mapping):
         return value
-    inner = {name: _without_nulls(one) for name, one in cast("Data", value).items() if one is not None}
-    return {name: one for name, one in inner.items() if one not in ([], {}) or name == "arguments"}
+    inner = {name: _without_nulls(member) for name, member in cast("Data", value).items() if member is not None}
+    return {name: member for name, member in inner.items() if member not in ([], {}) or name == "arguments"}
 
 
 def _patch(before: Data, after: Data) -> dict[str, Any]:
@@ -310,5 +320,5 @@ def _changes(before: Data, after: Data) -> Iterator[tuple[str, Any]]:
             yield name, new
 
 
-def _is_same(one: Any, other: Any) -> bool:  # JSON data: 1 and true are not the same
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+def _is_same(first: Any, second: Any) -> bool:  # JSON data: 1 and true are not the same
+    return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)

@@ -30,14 +30,16 @@ _WAITING: Final = 2
 class RestRefusal(CapsetError):
     """A request that REST refused, with all that it said; ``approval`` is the id of a request for an approval."""
 
-    def __init__(self, status: int, said: Mapping[str, Any]) -> None:  # JSON data
-        fields = [Field(one["path"], one["expected"], one.get("did_you_mean")) for one in said.get("fields") or ()]
-        super().__init__(str(said.get("detail", "The request was refused")), fields=fields)
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:  # JSON data
+        fields = [
+            Field(field["path"], field["expected"], field.get("did_you_mean")) for field in problem.get("fields") or ()
+        ]
+        super().__init__(str(problem.get("detail", "The request was refused")), fields=fields)
         self.status = status
-        self.code = str(said.get("code", "error"))
-        self.retryable = bool(said.get("retryable", False))
-        self.retry_after = said.get("retry_after")
-        self.approval: str | None = said.get("approval")
+        self.code = str(problem.get("code", "error"))
+        self.retryable = bool(problem.get("retryable", False))
+        self.retry_after = problem.get("retry_after")
+        self.approval: str | None = problem.get("approval")
 
 
 class RestAnswer:
@@ -50,10 +52,10 @@ class RestAnswer:
 
     def json(self) -> Any:  # any JSON
         """Return the body as JSON data, ``None`` for an empty one. Raises ``RestRefusal`` for a refusal."""
-        found = json.loads(self.body) if self.body and _is_json(self.headers.get("content-type", "")) else None
+        parsed = json.loads(self.body) if self.body and _is_json(self.headers.get("content-type", "")) else None
         if self.status >= 400:
-            raise RestRefusal(self.status, cast("dict[str, Any]", found) if isinstance(found, dict) else {})
-        return found
+            raise RestRefusal(self.status, cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {})
+        return parsed
 
 
 @dataclass(frozen=True, slots=True)

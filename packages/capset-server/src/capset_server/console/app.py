@@ -51,7 +51,7 @@ MENU: Final = (
 
 def _page_routes() -> list[PageRoute]:
     """Return the routes of all modules of pages; a fixed segment goes before a parameter: "new" is no id."""
-    modules = (import_module(f"{pages.__name__}.{found.name}") for found in iter_modules(pages.__path__))
+    modules = (import_module(f"{pages.__name__}.{module_info.name}") for module_info in iter_modules(pages.__path__))
     routes = [route for module in modules for route in getattr(module, "ROUTES", ())]
     return sorted(routes, key=lambda route: [part.startswith("{") for part in route.path.split("/")])
 
@@ -165,11 +165,11 @@ class Console:
         note_refusal(info, error)
         if isinstance(error, Unauthenticated):
             return self._login.lead_there(request)
-        shown = hide_store_details(error, info.correlation)
+        public_error = hide_store_details(error, info.correlation)
         root = root_of(request.scope)
         values = {
-            "error": shown,
-            "phrase": _phrase(shown.status),
+            "error": public_error,
+            "phrase": _phrase(public_error.status),
             "correlation": info.correlation,
             "url": address(root),
             "is_known": info.caller is not None,
@@ -177,7 +177,7 @@ class Console:
         }
         is_fragment = request.headers.get("hx-request") == "true"
         template = "failure.html" if is_fragment else "error.html"
-        return Response(render(template, values), shown.status, media_type=HTML)
+        return Response(render(template, values), public_error.status, media_type=HTML)
 
 
 def _phrase(status: int) -> str:

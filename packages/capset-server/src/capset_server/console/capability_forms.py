@@ -50,7 +50,7 @@ class CapabilityForm:
     @property
     def config_is_wrong(self) -> bool:
         """Whether something is wrong in the configuration."""
-        return any(one.error for one in leaves_of(self.config))
+        return any(field.error for field in leaves_of(self.config))
 
     @property
     def has_more(self) -> bool:
@@ -60,23 +60,27 @@ class CapabilityForm:
 
 def capability_pairs(key: str, entry: str | Data, detail: Data | None) -> list[tuple[str, str]]:
     """Return an entry as the pairs that a form would send; ``detail`` is what REST says of the capability."""
-    given: Data = {"id": entry} if isinstance(entry, str) else entry
-    chosen: Data = given.get("presets") or {}
+    full_entry: Data = {"id": entry} if isinstance(entry, str) else entry
+    chosen: Data = full_entry.get("presets") or {}
     defaults = _defaults(detail)
-    pairs = [(f"{key}-id", str(given["id"])), (f"{key}-presets", " ".join(defaults)), (f"{key}-said", " ".join(chosen))]
+    pairs = [
+        (f"{key}-id", str(full_entry["id"])),
+        (f"{key}-presets", " ".join(defaults)),
+        (f"{key}-said", " ".join(chosen)),
+    ]
     pairs += [(f"{key}-on", name) for name, default in defaults.items() if chosen.get(name, default)]
     pairs += [(f"{key}-keep", _preset_text(name, is_on)) for name, is_on in chosen.items() if name not in defaults]
-    config = given.get("config")
+    config = full_entry.get("config")
     if config is not None:
         pairs.append((f"{key}-configured", "1"))
     schema = _config_schema(detail)
     if schema is not None and _fits(schema, config or {}, key):
-        pairs += [(one.name, one.value) for one in leaves_of(fields_of(schema, config, name=f"{key}-config"))]
+        pairs += [(field.name, field.value) for field in leaves_of(fields_of(schema, config, name=f"{key}-config"))]
     elif config is not None:
         pairs.append((f"{key}-json", json.dumps(config, indent=2, ensure_ascii=False)))
-    pairs.append((f"{key}-prefix", given.get("prefix") or ""))
-    renamed: Data = given.get("rename") or {}
-    pairs.append((f"{key}-rename", "\n".join(f"{own} = {name}" for own, name in renamed.items())))
+    pairs.append((f"{key}-prefix", full_entry.get("prefix") or ""))
+    renamed: Data = full_entry.get("rename") or {}
+    pairs.append((f"{key}-rename", "\n".join(f"{original} = {name}" for original, name in renamed.items())))
     return pairs
 
 
@@ -91,16 +95,18 @@ def read_capability(key: str, form: Form, detail: Data | None) -> tuple[str | di
         if config is not None:
             entry["config"] = config
     except InvalidArguments as error:
-        problems += [Field(f"config.{one.path}" if one.path else "config", one.expected) for one in error.fields or ()]
+        problems += [
+            Field(f"config.{field.path}" if field.path else "config", field.expected) for field in error.fields or ()
+        ]
     if prefix := form.get(f"{key}-prefix", "").strip():
         entry["prefix"] = prefix
     renamed: dict[str, str] = {}
     for line in filter(str.strip, unix_lines(form.get(f"{key}-rename", "")).split("\n")):
-        own, sign, name = (part.strip() for part in line.partition("="))
-        if not sign or not own:
+        original, sign, name = (part.strip() for part in line.partition("="))
+        if not sign or not original:
             problems.append(Field("rename", f"a line is a tool's own name, =, and its name here; got {line!r:.60}"))
         else:
-            renamed[own] = name
+            renamed[original] = name
     if renamed:
         entry["rename"] = renamed
     return (entry["id"] if len(entry) == 1 else entry), problems
@@ -108,34 +114,34 @@ def read_capability(key: str, form: Form, detail: Data | None) -> tuple[str | di
 
 def capability_form(key: str, form: Form, detail: Data | None, problems: Sequence[Field]) -> CapabilityForm:
     """Return a capability of a form as it is shown; ``problems`` are REST's, by their paths in the entry."""
-    defaults, on, kept = _defaults(detail), form.every(f"{key}-on"), form.every(f"{key}-keep")
-    told = {one["name"]: one for one in (detail or {}).get("presets", ())}
-    shown = form.get(f"{key}-presets", "").split()
+    defaults, on, unknown_presets = _defaults(detail), form.every(f"{key}-on"), form.every(f"{key}-keep")
+    presets_by_name = {preset["name"]: preset for preset in (detail or {}).get("presets", ())}
+    rendered = form.get(f"{key}-presets", "").split()
     switches = [
         PresetSwitch(
             name,
-            name in on if name in shown else default,
+            name in on if name in rendered else default,
             default,
-            tuple(told[name]["instructions"]),
-            tuple(told[name]["tools"]),
+            tuple(presets_by_name[name]["instructions"]),
+            tuple(presets_by_name[name]["tools"]),
         )
         for name, default in defaults.items()
     ]
-    switches += [PresetSwitch(*_preset_of(text), is_default=False, is_known=False) for text in kept]
+    switches += [PresetSwitch(*_preset_of(text), is_default=False, is_known=False) for text in unknown_presets]
     schema, text = _config_schema(detail), form.get(f"{key}-json")
     by_head: dict[str, list[str]] = {}
     inside: list[Field] = []
     others: list[Field] = []
-    names = {one.name.partition("/")[2] for one in leaves_of(fields_of(schema or {}, name=f"{key}-config"))}
-    for one in problems:
-        head, _, rest = one.path.replace("/", ".").partition(".")
+    names = {field.name.partition("/")[2] for field in leaves_of(fields_of(schema or {}, name=f"{key}-config"))}
+    for problem in problems:
+        head, _, rest = problem.path.replace("/", ".").partition(".")
         cut = _nearest(rest, names) if head == "config" and text is None else None
         if cut is not None:
-            inside.append(Field(cut, one.expected))
+            inside.append(Field(cut, problem.expected))
         elif head in ("prefix", "rename") or (head == "config" and text is not None):
-            by_head.setdefault(head, []).append(one.expected if not rest else f"{rest}: {one.expected}")
+            by_head.setdefault(head, []).append(problem.expected if not rest else f"{rest}: {problem.expected}")
         else:
-            others.append(one)
+            others.append(problem)
     is_plain = schema is not None and text is None
     fields = fields_of(schema or {}, name=f"{key}-config", errors=inside, form=form) if is_plain else ()
     return CapabilityForm(
@@ -149,20 +155,24 @@ def capability_form(key: str, form: Form, detail: Data | None, problems: Sequenc
         form.get(f"{key}-rename", ""),
         form.get(f"{key}-said", ""),
         f"{key}-configured" in form,
-        {head: "; ".join(said) for head, said in by_head.items()},
+        {head: "; ".join(messages) for head, messages in by_head.items()},
         tuple(others),
     )
 
 
 def _presets(key: str, form: Form, defaults: Mapping[str, bool]) -> dict[str, bool]:
     """Return the presets that are not as by default, and those that were said before, as they are now."""
-    shown, on = form.get(f"{key}-presets", "").split(), form.every(f"{key}-on")
-    said = form.get(f"{key}-said", "").split()
-    found = {name: name in on for name in shown if name in defaults}
-    chosen = {name: is_on for name, is_on in found.items() if name in said or is_on != defaults[name]}
-    kept = dict(map(_preset_of, form.every(f"{key}-keep")))
-    ordered = [*(name for name in said if name in chosen or name in kept), *chosen, *kept]
-    return {name: {**chosen, **kept}[name] for name in dict.fromkeys(ordered)}
+    rendered, on = form.get(f"{key}-presets", "").split(), form.every(f"{key}-on")
+    chosen_before = form.get(f"{key}-said", "").split()
+    switched = {name: name in on for name in rendered if name in defaults}
+    chosen = {name: is_on for name, is_on in switched.items() if name in chosen_before or is_on != defaults[name]}
+    unknown_presets = dict(map(_preset_of, form.every(f"{key}-keep")))
+    ordered = [
+        *(name for name in chosen_before if name in chosen or name in unknown_presets),
+        *chosen,
+        *unknown_presets,
+    ]
+    return {name: {**chosen, **unknown_presets}[name] for name in dict.fromkeys(ordered)}
 
 
 def _config(key: str, form: Form, detail: Data | None) -> dict[str, Any] | None:
@@ -172,21 +182,21 @@ def _config(key: str, form: Form, detail: Data | None) -> dict[str, Any] | None:
         if not text.strip():
             return None
         try:
-            found = json.loads(text)
+            config = json.loads(text)
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            config = None
+        if not isinstance(config, dict):
             problem = Field("", "a JSON object is expected")
             raise InvalidArguments("Invalid config: a JSON object is expected", fields=[problem])
-        return cast("dict[str, Any]", found)
-    said = {} if schema is None else values_of(schema, form, name=f"{key}-config")
-    return said if said or f"{key}-configured" in form else None
+        return cast("dict[str, Any]", config)
+    values = {} if schema is None else values_of(schema, form, name=f"{key}-config")
+    return values if values or f"{key}-configured" in form else None
 
 
 def _fits(schema: Data, config: Data, key: str) -> bool:
     """Return whether the fields of a schema say all of a config: what else there is can only be shown as JSON."""
     name = f"{key}-config"
-    pairs = [(one.name, one.value) for one in leaves_of(fields_of(schema, config, name=name))]
+    pairs = [(field.name, field.value) for field in leaves_of(fields_of(schema, config, name=name))]
     try:
         return json.dumps(values_of(schema, Form(pairs), name=name), sort_keys=True) == json.dumps(
             config, sort_keys=True
@@ -206,7 +216,7 @@ def _nearest(path: str, names: set[str]) -> str | None:
 
 
 def _defaults(detail: Data | None) -> dict[str, bool]:
-    return {one["name"]: one["default"] for one in (detail or {}).get("presets", ())}
+    return {preset["name"]: preset["default"] for preset in (detail or {}).get("presets", ())}
 
 
 def _config_schema(detail: Data | None) -> Data | None:

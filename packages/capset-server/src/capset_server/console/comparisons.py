@@ -48,9 +48,9 @@ async def run_of(page: PageRequest, request: Any) -> Mapping[str, Any]:
     link = await _link(page, request)
     if link is None:
         return {"link": None, "version": None}
-    found = await page.api.find("agents", link["agent_id"], "versions")
-    versions: list[Any] = [] if found is None else found["items"]
-    same = [one["version"] for one in versions if one["static_hash"] == link["static_hash"]]
+    version_page = await page.api.find("agents", link["agent_id"], "versions")
+    versions: list[Any] = [] if version_page is None else version_page["items"]
+    same = [version["version"] for version in versions if version["static_hash"] == link["static_hash"]]
     return {"link": link, "version": same[0] if same else None}
 
 
@@ -59,14 +59,16 @@ async def changes_since_approved(page: PageRequest, request: Any, tool: Any) -> 
     last = await _last_approved(page, request)
     if last is None:
         return None
-    before, after = (one["arguments"] if one["modified"] is None else one["modified"] for one in (last, request))
+    before, after = (
+        approval["arguments"] if approval["modified"] is None else approval["modified"] for approval in (last, request)
+    )
     moved = tuple(name for name in _HASHES if last[name] != request[name])
-    known = await fingerprint_of(page, last["tool_hash"]) if "tool_hash" in moved else None
+    definition = await fingerprint_of(page, last["tool_hash"]) if "tool_hash" in moved else None
     return SinceApproved(
         last,
         [*islice(_changes("", before, after), MOST)],
         moved,
-        [*islice(_changes("", known, tool), MOST)] if known and tool else [],
+        [*islice(_changes("", definition, tool), MOST)] if definition and tool else [],
         await _links_diff(page, last, request),
     )
 
@@ -79,22 +81,22 @@ def _changes(path: str, before: Any, after: Any) -> Iterator[Change]:
         return
     ours, theirs = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
     for key in {**ours, **theirs}:
-        here = f"{path}.{key}" if path else key
+        member_path = f"{path}.{key}" if path else key
         if key not in theirs:
-            yield Change(here, "removed", before=ours[key])
+            yield Change(member_path, "removed", before=ours[key])
         elif key not in ours:
-            yield Change(here, "added", after=theirs[key])
+            yield Change(member_path, "added", after=theirs[key])
         else:
-            yield from _changes(here, ours[key], theirs[key])
+            yield from _changes(member_path, ours[key], theirs[key])
 
 
 async def _last_approved(page: PageRequest, request: Any) -> Any:
     """Return the newest request before another, of the same tool and agent, that was approved, used or not."""
-    found: list[Any] = []
+    requests: list[Any] = []
     for status in ("approved", "used"):
         alike = {"tool": request["tool"], "agent": request["agent"], "status": status}
-        found += (await page.api.get("approvals", **alike, cursor=request["id"], limit=1))["items"]
-    return max(found, key=lambda one: one["id"], default=None)
+        requests += (await page.api.get("approvals", **alike, cursor=request["id"], limit=1))["items"]
+    return max(requests, key=lambda candidate: candidate["id"], default=None)
 
 
 async def _links_diff(page: PageRequest, last: Any, request: Any) -> Any:
@@ -111,8 +113,8 @@ async def _link(page: PageRequest, request: Any) -> Any:
     """
     if not page.caller.has("capset:audit"):
         return None
-    found = await page.api.find("links", session_id=request["session"], limit=_LINKS)
-    links: list[Any] = [] if found is None else found["items"]
-    fitting = [one for one in links if one["runtime_hash"] == request["runtime_hash"]]
-    earlier = [one for one in fitting if one["created_at"] <= request["created_at"]]
+    link_page = await page.api.find("links", session_id=request["session"], limit=_LINKS)
+    links: list[Any] = [] if link_page is None else link_page["items"]
+    fitting = [link for link in links if link["runtime_hash"] == request["runtime_hash"]]
+    earlier = [link for link in fitting if link["created_at"] <= request["created_at"]]
     return next(iter([*earlier, *reversed(fitting)]), None)

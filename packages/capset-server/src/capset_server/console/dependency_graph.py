@@ -64,10 +64,10 @@ def draw_graph(root: str, needs: Mapping[str, Sequence[str]]) -> DependencyGraph
             label = name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…"
             boxes[name] = Box(name, label, _MARGIN + layer * (WIDTH + _BESIDE), first + row * (HEIGHT + _BELOW))
     arrows = tuple(
-        Arrow(boxes[name].x + WIDTH, boxes[name].y + HEIGHT // 2, boxes[one].x, boxes[one].y + HEIGHT // 2)
+        Arrow(boxes[name].x + WIDTH, boxes[name].y + HEIGHT // 2, boxes[needed].x, boxes[needed].y + HEIGHT // 2)
         for name in layers
-        for one in needs.get(name, ())
-        if layers[one] > layers[name]
+        for needed in needs.get(name, ())
+        if layers[needed] > layers[name]
     )
     width = (max(columns) + 1) * (WIDTH + _BESIDE) - _BESIDE + 2 * _MARGIN
     return DependencyGraph(tuple(boxes.values()), arrows, width, height, needs)
@@ -78,10 +78,10 @@ def _layers(root: str, needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
     layers = {root: 0}
 
     def visit(id: str, way: tuple[str, ...]) -> None:
-        for one in needs.get(id, ()):
-            if one not in way and layers.get(one, 0) <= layers[id]:
-                layers[one] = layers[id] + 1
-                visit(one, (*way, one))
+        for needed in needs.get(id, ()):
+            if needed not in way and layers.get(needed, 0) <= layers[id]:
+                layers[needed] = layers[id] + 1
+                visit(needed, (*way, needed))
 
     visit(root, (root,))
     return layers

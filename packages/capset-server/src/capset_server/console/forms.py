@@ -36,7 +36,7 @@ class Form(Mapping[str, str]):
 
     def every(self, name: str) -> list[str]:
         """Return all values of a field, in their order."""
-        return [value for found, value in self._fields if found == name]
+        return [value for key, value in self._fields if key == name]
 
     def text(self, name: str) -> str | None:
         """Return a field without the space around it, ``None`` if it is absent or empty; lines end as in Python."""

@@ -60,15 +60,15 @@ class Login:
         """Return an answer that leads to the sign-in, and from there back to the page that was asked for."""
         root = root_of(request.scope)
         is_read = request.method == "GET" and request.headers.get("hx-request") != "true"
-        here = request.url.path.removeprefix(root)
-        asked = f"{here}?{request.url.query}" if request.url.query else here
-        where = f"{root}/login" + (f"?next={quote(asked, safe='')}" if is_read else "")
+        path = request.url.path.removeprefix(root)
+        target = f"{path}?{request.url.query}" if request.url.query else path
+        where = f"{root}/login" + (f"?next={quote(target, safe='')}" if is_read else "")
         if is_read:
             return Response(status_code=303, headers={"location": where})
-        told = "You are not signed in any more. Nothing was done."
+        message = "You are not signed in any more. Nothing was done."
         if request.headers.get("hx-request") == "true":
-            told += " Sign in in another window, and go on here."
-        body = self._form(request, told, "")
+            message += " Sign in in another window, and go on here."
+        body = self._form(request, message, "")
         # What is typed in a page stays there: only what is read by htmx leads away from it.
         headers = {"hx-redirect": where} if request.method == "GET" else {}
         return Response(body, 401, headers=headers, media_type=HTML)
@@ -99,21 +99,21 @@ class Login:
             where, attempt = await self._provider.begin(local_path(request.query_params.get("next", "")))
         except CapsetError as error:
             return Response(self._form(request, error.message, ""), error.status, media_type=HTML)
-        kept = await encrypt(self._keys, _ATTEMPT.purpose, attempt.text().encode())
-        if len(kept) > MAX_COOKIE:  # no browser would keep it: it leads to the first page, not nowhere
-            kept = await encrypt(self._keys, _ATTEMPT.purpose, replace(attempt, following="").text().encode())
+        encrypted = await encrypt(self._keys, _ATTEMPT.purpose, attempt.text().encode())
+        if len(encrypted) > MAX_COOKIE:  # no browser would keep it: it leads to the first page, not nowhere
+            encrypted = await encrypt(self._keys, _ATTEMPT.purpose, replace(attempt, following="").text().encode())
         response = Response(status_code=303, headers={"location": where})
-        response.raw_headers.append(self._cookie(kept, request.scope, _ATTEMPT))
+        response.raw_headers.append(self._cookie(encrypted, request.scope, _ATTEMPT))
         return response
 
     async def _come_back(self, request: Request) -> Response:
         """Take the code with which the provider has led somebody back, and sign them in by the token for it."""
         name = cookie_name(_ATTEMPT, cookie_path(request.scope), is_secure=self.is_secure(request.scope))
-        kept = await decrypt(self._keys, _ATTEMPT.purpose, request.cookies.get(name, ""))
+        decrypted = await decrypt(self._keys, _ATTEMPT.purpose, request.cookies.get(name, ""))
         try:
-            if kept is None:
+            if decrypted is None:
                 raise Unauthenticated("This sign-in has taken too long, or began in another browser. Sign in again.")
-            attempt = SignInAttempt.read(kept.decode())
+            attempt = SignInAttempt.read(decrypted.decode())
             value = await self._begin(*await self._provider.finish(attempt, request.query_params))
         except CapsetError as error:
             response = Response(self._form(request, error.message, ""), error.status, media_type=HTML)
@@ -163,10 +163,10 @@ class Login:
     def _onward(self, request: Request, following: str) -> Response:
         return Response(status_code=303, headers={"location": root_of(request.scope) + (following or "/")})
 
-    def _form(self, request: Request, said: str, following: str) -> bytes:
+    def _form(self, request: Request, message: str, following: str) -> bytes:
         root = root_of(request.scope)
         values = {
-            "said": said,
+            "said": message,
             "following": following,
             "provider": None if self._service.open_id is None else self._service.open_id.provider,
             "takes_tokens": self._service.callers.takes_tokens,
@@ -179,8 +179,8 @@ class Login:
 def local_path(text: str) -> str:
     """Return a path of this server, with its query, or ``""`` for anything else: a sign-in leads nowhere else."""
     try:
-        found = urlsplit(text)
+        url = urlsplit(text)
     except ValueError:
         return ""
-    is_local = not found.scheme and not found.netloc and text.startswith("/") and not text.startswith("//")
+    is_local = not url.scheme and not url.netloc and text.startswith("/") and not text.startswith("//")
     return text if is_local and "\\" not in text and text.isprintable() and text.isascii() else ""

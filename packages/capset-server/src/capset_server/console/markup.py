@@ -40,16 +40,16 @@ def diff_lines(before: str, after: str) -> list[DiffLine]:
     ours, theirs = before.splitlines(), after.splitlines()
     if max(len(ours), len(theirs)) > _MOST_LINES:
         return [DiffLine("…", f"more than {_MOST_LINES:,} lines are not compared: {len(ours):,} and {len(theirs):,}")]
-    found: list[DiffLine] = []
+    lines: list[DiffLine] = []
     end = 0
     for a, b, c, d in gaps(ours, theirs):
-        found += _same(ours[end:a], after=_CONTEXT if found else 0, before=_CONTEXT)
-        found += [_line("-", text) for text in ours[a:b]]
-        found += [_line("+", text) for text in theirs[c:d]]
+        lines += _same(ours[end:a], after=_CONTEXT if lines else 0, before=_CONTEXT)
+        lines += [_line("-", text) for text in ours[a:b]]
+        lines += [_line("+", text) for text in theirs[c:d]]
         end = b
-    found += _same(ours[end:], after=_CONTEXT, before=0) if found else []
-    more = len(found) - _MOST_ROWS
-    return found if more <= 0 else [*found[:_MOST_ROWS], DiffLine("…", f"{more:,} lines more")]
+    lines += _same(ours[end:], after=_CONTEXT, before=0) if lines else []
+    more = len(lines) - _MOST_ROWS
+    return lines if more <= 0 else [*lines[:_MOST_ROWS], DiffLine("…", f"{more:,} lines more")]
 
 
 def _same(lines: list[str], *, after: int, before: int) -> list[DiffLine]:
@@ -80,7 +80,7 @@ _SIZES: Final = ("bytes", "kB", "MB", "GB")
 @cache
 def environment() -> Environment:
     """Return the environment of the templates."""
-    made = Environment(
+    jinja = Environment(
         loader=PackageLoader("capset_server.console"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -88,9 +88,9 @@ def environment() -> Environment:
         lstrip_blocks=True,
         finalize=_shown,
     )
-    filters = cast("dict[str, Any]", made.filters)
-    filters |= {one.__name__: one for one in _FILTERS}
-    return made
+    filters = cast("dict[str, Any]", jinja.filters)
+    filters |= {function.__name__: function for function in _FILTERS}
+    return jinja
 
 
 def _shown(value: object) -> object:
@@ -105,9 +105,9 @@ def exact(value: object) -> Markup:
     return escape("" if value is None else str(value))
 
 
-def pretty(value: object, most: int = SHOWN) -> str:
+def pretty(value: object, limit: int = SHOWN) -> str:
     """Return JSON data on several lines, cut off after so many characters with a note that there is more."""
-    text, is_whole = indented(value, most)
+    text, is_whole = indented(value, limit)
     return text if is_whole else f"{text}\n… cut off: all of it is {len(one_line(value)):,} characters on one line"
 
 
@@ -116,35 +116,35 @@ def one_line(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def shorten(text: str, most: int = SHOWN) -> str:
+def shorten(text: str, limit: int = SHOWN) -> str:
     """Return a text, cut off after so many characters with a note of what is missing."""
-    return text if len(text) <= most else f"{text[:most]}\n… {len(text) - most:,} characters more"
+    return text if len(text) <= limit else f"{text[:limit]}\n… {len(text) - limit:,} characters more"
 
 
-def brief(value: object, most: int = 160) -> str:
+def brief(value: object, limit: int = 160) -> str:
     """Return JSON data on one line, cut off after so many characters: ``to: bob, amount: 5``."""
     if isinstance(value, dict):
         members = cast("dict[str, object]", value)
-        parts = [f"{key}: {_on_one_line(one, most)}" for key, one in islice(members.items(), _MEMBERS)]
-        told = ", ".join([*parts, *(["…"] if len(members) > _MEMBERS else [])])
+        parts = [f"{key}: {_on_one_line(member, limit)}" for key, member in islice(members.items(), _MEMBERS)]
+        text = ", ".join([*parts, *(["…"] if len(members) > _MEMBERS else [])])
     else:
-        told = _on_one_line(value, most)
-    return told if len(told) <= most else f"{told[:most]}…"
+        text = _on_one_line(value, limit)
+    return text if len(text) <= limit else f"{text[:limit]}…"
 
 
-def _on_one_line(value: object, most: int) -> str:
-    told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return " ".join(told[: most + 1].split())
+def _on_one_line(value: object, limit: int) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return " ".join(text[: limit + 1].split())
 
 
-def short(text: str | None, most: int = 12) -> str:
+def short(text: str | None, limit: int = 12) -> str:
     """Return the beginning of a hash or an id."""
-    return "" if text is None else text if len(text) <= most else f"{text[:most]}…"
+    return "" if text is None else text if len(text) <= limit else f"{text[:limit]}…"
 
 
-def size(given: float) -> str:
+def size(byte_count: float) -> str:
     """Return a number of bytes for people: ``1.5 kB``."""
-    value, at = float(given), 0
+    value, at = float(byte_count), 0
     while value >= 1_000 and at < len(_SIZES) - 1:
         value, at = value / 1_000, at + 1
     return f"{value:,.0f} {_SIZES[at]}" if at == 0 or value >= 100 else f"{value:,.1f} {_SIZES[at]}"
@@ -155,17 +155,17 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def amount(given: float) -> str:
+def amount(number: float) -> str:
     """Return a number for people, with four decimals at most: ``1,000``, ``1.25``."""
-    return f"{given:,.4f}".rstrip("0").rstrip(".")
+    return f"{number:,.4f}".rstrip("0").rstrip(".")
 
 
-def seconds(given: float) -> str:
+def seconds(duration: float) -> str:
     """Return a span of time for people: ``3 min``."""
     for length, unit in _UNITS:
-        if given >= length:
-            return f"{given / length:.0f} {unit}"
-    return f"{given * 1000:.0f} ms"
+        if duration >= length:
+            return f"{duration / length:.0f} {unit}"
+    return f"{duration * 1000:.0f} ms"
 
 
 @pass_context
@@ -180,10 +180,10 @@ def moment(context: Context, text: str | None) -> Markup:
         apart = (datetime.fromisoformat(context["now"]) - datetime.fromisoformat(text)).total_seconds()
     except ValueError:
         return escape(text)
-    told = f"{seconds(apart)} ago" if apart > 0 else f"in {seconds(-apart)}"
-    told = "now" if abs(apart) < 1 else told
+    phrase = f"{seconds(apart)} ago" if apart > 0 else f"in {seconds(-apart)}"
+    phrase = "now" if abs(apart) < 1 else phrase
     exactly = text.replace("T", " ")[:19] + " UTC"
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(text, exactly, told)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(text, exactly, phrase)
 
 
 def whole_json(value: object) -> str:
@@ -214,9 +214,11 @@ def address(root: str) -> Callable[..., Markup]:
     """Return the function ``url("approvals", id, status="pending")`` of a server whose paths begin with ``root``."""
 
     def url(*segments: object, **query: object) -> Markup:
-        path = "/".join(quote(str(one), safe="") for one in segments)
-        asked = urlencode({name: str(value) for name, value in query.items() if value is not None and value != ""})
-        return escape(f"{root}/{path}" + (f"?{asked}" if asked else ""))
+        path = "/".join(quote(str(segment), safe="") for segment in segments)
+        query_string = urlencode(
+            {name: str(value) for name, value in query.items() if value is not None and value != ""}
+        )
+        return escape(f"{root}/{path}" + (f"?{query_string}" if query_string else ""))
 
     return url
 

@@ -121,16 +121,16 @@ class PageRequest:
         return response
 
     def _common(self) -> dict[str, Any]:
-        who = self.caller.principal
-        here = self.request.url.path.removeprefix(self._root)
+        principal = self.caller.principal
+        path = self.request.url.path.removeprefix(self._root)
         return {
             "page": self,
             "caller": self.caller,
-            "who": f"{who.kind}:{who.id}",
-            "org": who.org,
+            "who": f"{principal.kind}:{principal.id}",
+            "org": principal.org,
             "menu": [place for place in self._menu if self.caller.has(place.scope)],
-            "here": here,
-            "entry": next((one for one in self._menu if one.has(here)), None),
+            "here": path,
+            "entry": next((place for place in self._menu if place.has(path)), None),
             "url": self.url,
             "token": self._token,
             "now": self.service.kernel.now(),

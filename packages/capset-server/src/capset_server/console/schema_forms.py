@@ -48,14 +48,14 @@ def fields_of(
 
     ``errors`` are those that REST has found; their paths may begin with ``name`` or with a property.
     """
-    said = {_plain(one.path, name): one.expected for one in errors}
-    return tuple(_fields(schema, schema, values or {}, (name,), said, form))
+    messages = {_plain(error.path, name): error.expected for error in errors}
+    return tuple(_fields(schema, schema, values or {}, (name,), messages, form))
 
 
 def leaves_of(fields: Sequence[FormField]) -> Iterator[FormField]:
     """Yield the fields that hold a value, those in groups too."""
-    for one in fields:
-        yield from leaves_of(one.fields) if one.kind == "group" else (one,)
+    for form_field in fields:
+        yield from leaves_of(form_field.fields) if form_field.kind == "group" else (form_field,)
 
 
 def values_of(schema: JsonSchema, form: Form, *, name: str = "arguments") -> dict[str, Any]:  # JSON data
@@ -64,10 +64,10 @@ def values_of(schema: JsonSchema, form: Form, *, name: str = "arguments") -> dic
     Raises ``InvalidArguments``, naming each field with something else than its kind takes.
     """
     problems: list[Field] = []
-    found = _values(fields_of(schema, name=name), form, problems)
+    values = _values(fields_of(schema, name=name), form, problems)
     if problems:
         raise InvalidArguments("Invalid form: " + "; ".join(map(str, problems)), fields=problems)
-    return found
+    return values
 
 
 def names_in(schema: JsonSchema, before: str = "") -> Iterator[str]:
@@ -80,16 +80,16 @@ def names_in(schema: JsonSchema, before: str = "") -> Iterator[str]:
 
 def at_fields(errors: Sequence[Field], names: Set[str]) -> tuple[list[Field], list[Field]]:
     """Return the first error of each field, even those of a part of its value, and the errors that are at no field."""
-    found: dict[str, Field] = {}
+    by_name: dict[str, Field] = {}
     others: list[Field] = []
-    for one in errors:
-        parts = one.path.split(".")
+    for error in errors:
+        parts = error.path.split(".")
         about = next((name for end in range(len(parts), 0, -1) if (name := ".".join(parts[:end])) in names), None)
         if about is None:
-            others.append(one)
+            others.append(error)
         else:
-            found.setdefault(about, Field(about, one.expected, one.did_you_mean))
-    return [*found.values()], others
+            by_name.setdefault(about, Field(about, error.expected, error.did_you_mean))
+    return [*by_name.values()], others
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,23 +105,25 @@ class Argument:
 
 def arguments(schema: JsonSchema) -> list[Argument]:
     """Return the properties of a schema of an object."""
-    found: list[Argument] = []
+    properties: list[Argument] = []
     for name, raw in schema.get("properties", {}).items():
-        own, told = _resolved(schema, raw), _resolved({}, raw)
-        said = str(told.get("description") or own.get("description") or "")
-        default = json.dumps(own["default"], ensure_ascii=False) if "default" in own else None
-        found.append(Argument(name, _type_of(schema, own), name in schema.get("required", ()), said, default))
-    return found
+        resolved, labels = _resolved(schema, raw), _resolved({}, raw)
+        description = str(labels.get("description") or resolved.get("description") or "")
+        default = json.dumps(resolved["default"], ensure_ascii=False) if "default" in resolved else None
+        properties.append(
+            Argument(name, _type_of(schema, resolved), name in schema.get("required", ()), description, default)
+        )
+    return properties
 
 
-def _type_of(whole: JsonSchema, schema: JsonSchema) -> str:
+def _type_of(document: JsonSchema, schema: JsonSchema) -> str:
     if "enum" in schema:
-        return " | ".join(json.dumps(one, ensure_ascii=False) for one in schema["enum"])
+        return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in schema["enum"])
     if options := schema.get("anyOf") or schema.get("oneOf"):
-        return " | ".join(_type_of(whole, _resolved(whole, one)) for one in options)
+        return " | ".join(_type_of(document, _resolved(document, option)) for option in options)
     match schema.get("type"):
         case "array":
-            items = _resolved(whole, schema.get("items", {})).get("type")
+            items = _resolved(document, schema.get("items", {})).get("type")
             return f"array of {items}" if isinstance(items, str) else "array"
         case list():
             return " | ".join(map(str, cast("list[Any]", schema["type"])))
@@ -132,42 +134,42 @@ def _type_of(whole: JsonSchema, schema: JsonSchema) -> str:
 
 
 def _fields(
-    whole: JsonSchema,
+    document: JsonSchema,
     schema: JsonSchema,
     values: Mapping[str, Any],
     path: tuple[str, ...],
-    said: Mapping[str, str],
+    messages: Mapping[str, str],
     form: Form | None,
 ) -> Iterator[FormField]:
     required = schema.get("required", ())
     for key, raw in schema.get("properties", {}).items():
-        own, here = _resolved(whole, raw), (*path, key)
-        told = _resolved({}, raw)
-        kind, is_set = _kind(whole, own, len(here)), key in values
-        value, name = values.get(key), "/".join(map(_escaped, here))
+        resolved, inner_path = _resolved(document, raw), (*path, key)
+        labels = _resolved({}, raw)
+        kind, is_set = _kind(document, resolved, len(inner_path)), key in values
+        value, name = values.get(key), "/".join(map(_escaped, inner_path))
         nested: tuple[FormField, ...] = ()
         if kind == "group":
             inner = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
-            nested = tuple(_fields(whole, own, inner, here, said, form))
+            nested = tuple(_fields(document, resolved, inner, inner_path, messages, form))
         if kind == "text" and isinstance(value, str) and "\n" in value:
             kind = "long"
-        shown = form[name] if form is not None and name in form else _shown(kind, value) if is_set else ""
+        text = form[name] if form is not None and name in form else _shown(kind, value) if is_set else ""
         yield FormField(
             name=name,
-            label=str(told.get("title") or key.replace("_", " ").capitalize()),
+            label=str(labels.get("title") or key.replace("_", " ").capitalize()),
             kind=kind,
-            help=str(told.get("description") or own.get("description") or ""),
+            help=str(labels.get("description") or resolved.get("description") or ""),
             is_required=key in required,
-            value=shown,
-            default=_shown(kind, own["default"]) if own.get("default") is not None else "",
-            choices=tuple((_shown("choice", one), str(one)) for one in own.get("enum", ())),
+            value=text,
+            default=_shown(kind, resolved["default"]) if resolved.get("default") is not None else "",
+            choices=tuple((_shown("choice", choice), str(choice)) for choice in resolved.get("enum", ())),
             fields=nested,
-            error=said.get("/".join(here[1:]), ""),
-            schema=own,
+            error=messages.get("/".join(inner_path[1:]), ""),
+            schema=resolved,
         )
 
 
-def _kind(whole: JsonSchema, schema: JsonSchema, depth: int) -> Kind:
+def _kind(document: JsonSchema, schema: JsonSchema, depth: int) -> Kind:
     if "enum" in schema:
         return "choice"
     match schema.get("type"):
@@ -175,7 +177,7 @@ def _kind(whole: JsonSchema, schema: JsonSchema, depth: int) -> Kind:
             return "long" if schema.get("maxLength", 0) > _LONG or schema.get("format") == "textarea" else "text"
         case "integer" | "number" | "boolean" as simple:
             return simple
-        case "array" if _takes_text(_resolved(whole, schema.get("items", {}))):
+        case "array" if _takes_text(_resolved(document, schema.get("items", {}))):
             return "texts"
         case "object" if schema.get("properties") and depth <= _MAX_DEPTH:
             return "group"
@@ -185,24 +187,24 @@ def _kind(whole: JsonSchema, schema: JsonSchema, depth: int) -> Kind:
 
 def _takes_text(items: JsonSchema) -> bool:
     """Return whether the items of a list are texts, or may be: a line cannot stand for an object, but JSON can."""
-    kinds = [_object(one).get("type") for one in items.get("anyOf", (items,))]
+    kinds = [_object(option).get("type") for option in items.get("anyOf", (items,))]
     return "string" in kinds and all(kind in ("string", "object") for kind in kinds)
 
 
-def _resolved(whole: JsonSchema, schema: Any) -> JsonSchema:
+def _resolved(document: JsonSchema, schema: Any) -> JsonSchema:
     """Return a schema without a reference to the document's own definitions, and without ``null`` beside one type."""
-    found = _object(schema)
+    resolved = _object(schema)
     for _ in range(8):
-        if isinstance(reference := found.get("$ref"), str) and reference.startswith("#/$defs/"):
-            target = _object(whole.get("$defs", {}).get(reference.removeprefix("#/$defs/")))
-            found = {**target, **{key: value for key, value in found.items() if key != "$ref"}}
+        if isinstance(reference := resolved.get("$ref"), str) and reference.startswith("#/$defs/"):
+            target = _object(document.get("$defs", {}).get(reference.removeprefix("#/$defs/")))
+            resolved = {**target, **{key: value for key, value in resolved.items() if key != "$ref"}}
             continue
-        options = [one for one in map(_object, found.get("anyOf", ())) if one.get("type") != "null"]
+        options = [option for option in map(_object, resolved.get("anyOf", ())) if option.get("type") != "null"]
         if len(options) == 1:
-            found = {**{key: value for key, value in found.items() if key != "anyOf"}, **options[0]}
+            resolved = {**{key: value for key, value in resolved.items() if key != "anyOf"}, **options[0]}
             continue
         break
-    return found
+    return resolved
 
 
 def _object(schema: Any) -> JsonSchema:
@@ -222,24 +224,24 @@ def _shown(kind: Kind, value: Any) -> str:  # JSON data
 
 
 def _values(fields: Sequence[FormField], form: Form, problems: list[Field]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for one in fields:
-        key = _unescaped(one.name.rpartition("/")[2])
-        if one.kind == "group":
-            inner = _values(one.fields, form, problems)
-            if inner or one.is_required:
-                found[key] = inner
+    values: dict[str, Any] = {}
+    for form_field in fields:
+        key = _unescaped(form_field.name.rpartition("/")[2])
+        if form_field.kind == "group":
+            inner = _values(form_field.fields, form, problems)
+            if inner or form_field.is_required:
+                values[key] = inner
             continue
-        if one.name not in form:
+        if form_field.name not in form:
             continue
-        text = form[one.name].replace("\r\n", "\n")
-        if not text.strip() and not (one.is_required and one.kind in ("text", "long", "texts")):
+        text = form[form_field.name].replace("\r\n", "\n")
+        if not text.strip() and not (form_field.is_required and form_field.kind in ("text", "long", "texts")):
             continue
         try:
-            found[key] = _parsed(one.kind, text)
+            values[key] = _parsed(form_field.kind, text)
         except ValueError as error:
-            problems.append(Field(one.name.partition("/")[2], str(error)))
-    return found
+            problems.append(Field(form_field.name.partition("/")[2], str(error)))
+    return values
 
 
 def _parsed(kind: Kind, text: str) -> Any:  # JSON data

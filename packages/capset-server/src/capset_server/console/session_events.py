@@ -45,13 +45,13 @@ class SessionEvent:
     todos: list[dict[str, str]] | None = None
 
 
-def preview(value: object, most: int = SHOWN) -> ValuePreview:
+def preview(value: object, limit: int = SHOWN) -> ValuePreview:
     """Return a value as a page shows it, cut off after so many characters; a text as it is, other data as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     size = len(text)
-    if not isinstance(value, str) and size <= most:
+    if not isinstance(value, str) and size <= limit:
         text = json.dumps(value, indent=2, ensure_ascii=False)
-    return ValuePreview(shorten(text, most), size > most, size)
+    return ValuePreview(shorten(text, limit), size > limit, size)
 
 
 async def session_events(
@@ -77,8 +77,8 @@ async def whole_event(api: Api, session: str, seq: int) -> dict[str, Any] | None
     async with aclosing(api.stream("sessions", session, "events", query=query)) as parts:
         async for part in parts:
             if (data := _data_of(part)) is not None:
-                found = await asyncio.to_thread(json.loads, data)
-                return found if found.get("seq") == seq else None
+                event = await asyncio.to_thread(json.loads, data)
+                return event if event.get("seq") == seq else None
     return None
 
 
@@ -88,12 +88,12 @@ def _data_of(part: bytes) -> bytes | None:
 
 
 def _read(text: bytes) -> SessionEvent:
-    found = json.loads(text)
-    if "seq" not in found:
-        return SessionEvent(found["last"], "", "gap", "", found)
-    data: dict[str, Any] = found["data"]
+    raw = json.loads(text)
+    if "seq" not in raw:
+        return SessionEvent(raw["last"], "", "gap", "", raw)
+    data: dict[str, Any] = raw["data"]
     todos = None
-    if found["type"] == "tool.result" and data.get("tool") == TODOS and isinstance(data.get("data"), dict):
+    if raw["type"] == "tool.result" and data.get("tool") == TODOS and isinstance(data.get("data"), dict):
         todos = data["data"].get("todos")
-    shown = {name: preview(value) if name in _VALUES else value for name, value in data.items()}
-    return SessionEvent(found["seq"], found["turn"], found["type"], found["at"], shown, todos)
+    previews = {name: preview(value) if name in _VALUES else value for name, value in data.items()}
+    return SessionEvent(raw["seq"], raw["turn"], raw["type"], raw["at"], previews, todos)

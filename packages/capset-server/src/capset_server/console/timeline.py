@@ -63,8 +63,8 @@ def timeline_of(events: Sequence[SessionEvent]) -> TimeLine:
     for event in events:
         builder.add(event)
     bars = builder.finished()
-    shown = bars[:_MOST]
-    return TimeLine(shown, builder.now, len(bars) - len(shown), _rows(shown, builder.now))
+    visible = bars[:_MOST]
+    return TimeLine(visible, builder.now, len(bars) - len(visible), _rows(visible, builder.now))
 
 
 class _Builder:

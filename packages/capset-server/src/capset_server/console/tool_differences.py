@@ -40,54 +40,60 @@ def compare_tools(before: Mapping[str, Any] | None, after: Mapping[str, Any] | N
     Hidden characters are spelled out; so are letters of other alphabets in a line that had none before.
     """
     old, new = described(before or {}), described(after or {})
-    rows = [_legible(one) for one in _rows(old, new)]
+    rows = [_legible(row) for row in _rows(old, new)]
     return ToolDifference(tuple(rows[:_ROWS]), max(0, len(rows) - _ROWS))
 
 
 def _rows(old: Sequence[str], new: Sequence[str]) -> list[Row]:
     start = _common(old, new)
     end = _common(old[start:][::-1], new[start:][::-1])
-    left, right = old[start : len(old) - end], new[start : len(new) - end]
-    rows = [Row("same", one, one) for one in old[:start]]
-    if max(len(left), len(right)) > _COMPARED:
-        rows += _replaced(left, right)
+    old_lines, new_lines = old[start : len(old) - end], new[start : len(new) - end]
+    rows = [Row("same", line, line) for line in old[:start]]
+    if max(len(old_lines), len(new_lines)) > _COMPARED:
+        rows += _replaced(old_lines, new_lines)
     else:
-        for tag, a1, a2, b1, b2 in SequenceMatcher(None, left, right).get_opcodes():
+        for tag, a1, a2, b1, b2 in SequenceMatcher(None, old_lines, new_lines).get_opcodes():
             if tag == "equal":
-                rows += [Row("same", one, one) for one in left[a1:a2]]
+                rows += [Row("same", line, line) for line in old_lines[a1:a2]]
             else:
-                rows += _replaced(left[a1:a2], right[b1:b2])
-    rows += [Row("same", one, one) for one in old[len(old) - end :]]
+                rows += _replaced(old_lines[a1:a2], new_lines[b1:b2])
+    rows += [Row("same", line, line) for line in old[len(old) - end :]]
     return _near_changes(rows)
 
 
-def _common(one: Sequence[str], other: Sequence[str]) -> int:
+def _common(first: Sequence[str], second: Sequence[str]) -> int:
     """Return how many lines both begin with."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
+    pairs = enumerate(zip(first, second, strict=False))
+    return next(
+        (at for at, (first_line, second_line) in pairs if first_line != second_line), min(len(first), len(second))
+    )
 
 
-def _replaced(left: Sequence[str], right: Sequence[str]) -> list[Row]:
-    both = min(len(left), len(right))
-    rows = [Row("changed", *pair) for pair in zip(left[:both], right[:both], strict=True)]
-    return rows + [Row("removed", one, None) for one in left[both:]] + [Row("added", None, one) for one in right[both:]]
+def _replaced(old_lines: Sequence[str], new_lines: Sequence[str]) -> list[Row]:
+    both = min(len(old_lines), len(new_lines))
+    rows = [Row("changed", *pair) for pair in zip(old_lines[:both], new_lines[:both], strict=True)]
+    return (
+        rows
+        + [Row("removed", line, None) for line in old_lines[both:]]
+        + [Row("added", None, line) for line in new_lines[both:]]
+    )
 
 
 def _near_changes(rows: Sequence[Row]) -> list[Row]:
     """Return the rows that differ and some around them; one stands for those between that are left out."""
-    kept = {
+    visible = {
         near
         for at, row in enumerate(rows)
         if row.kind != "same"
         for near in range(max(0, at - _CONTEXT), min(len(rows), at + _CONTEXT + 1))
     }
-    found: list[Row] = []
+    visible_rows: list[Row] = []
     for at, row in enumerate(rows):
-        if at in kept:
-            found.append(row)
-        elif found and found[-1].kind != "skipped":
-            found.append(Row("skipped", None, None))
-    return found[:-1] if found and found[-1].kind == "skipped" else found
+        if at in visible:
+            visible_rows.append(row)
+        elif visible_rows and visible_rows[-1].kind != "skipped":
+            visible_rows.append(Row("skipped", None, None))
+    return visible_rows[:-1] if visible_rows and visible_rows[-1].kind == "skipped" else visible_rows
 
 
 def _legible(row: Row) -> Row:
@@ -97,8 +103,8 @@ def _legible(row: Row) -> Row:
     return Row(row.kind, _spelled(row.before, before, after), _spelled(row.after, after, before))
 
 
-def _spelled(text: str | None, own: Mapping[str, str], other: Mapping[str, str]) -> str | None:
-    return _cut(text if text is None or other else text.translate(str.maketrans(dict(own))))
+def _spelled(text: str | None, spellings: Mapping[str, str], other: Mapping[str, str]) -> str | None:
+    return _cut(text if text is None or other else text.translate(str.maketrans(dict(spellings))))
 
 
 def _cut(text: str | None) -> str | None:

@@ -85,7 +85,7 @@ class TranscriptTurn:
     @property
     def has_text(self) -> bool:
         """Whether the model has answered in words, which its output repeats."""
-        return any(one.kind == "text" for one in self.entries)
+        return any(entry.kind == "text" for entry in self.entries)
 
     @property
     def seconds(self) -> float:
@@ -181,7 +181,7 @@ def _add_other(turn: TranscriptTurn, event: SessionEvent, changes: Changes) -> N
             _notice(turn, event, "The answer broke off, and the model is asked again.", changes)
         case "tool.called" | "approval.requested":
             kind: EntryKind = "call" if event.type == "tool.called" else "approval"
-            if kind == "call" or all(one.data.get("id") != data["id"] for one in turn.entries):
+            if kind == "call" or all(entry.data.get("id") != data["id"] for entry in turn.entries):
                 _add(turn, _entry(event, kind, data=dict(data)), changes)
         case "tool.progress" | "tool.result" | "tool.executed":
             _add_to_call(turn, event, changes)
@@ -201,17 +201,17 @@ def _discard(turn: TranscriptTurn, step: int, changes: Changes) -> None:
     """Remove what was told of the answer of the newest step."""
     while turn.entries and turn.entries[-1].kind in ("text", "reasoning") and turn.entries[-1].step == step:
         changes.removed.append(turn.entries.pop())
-    changes.changed = [one for one in changes.changed if one not in changes.removed]
+    changes.changed = [entry for entry in changes.changed if entry not in changes.removed]
 
 
 def _add_to_call(turn: TranscriptTurn, event: SessionEvent, changes: Changes) -> None:
     data = event.data
-    calls = [one for one in turn.entries if one.kind == "call"]
+    calls = [call for call in turn.entries if call.kind == "call"]
     if event.type == "tool.executed":  # before or after the result, by which the call is known from its record
         turn.durations[data["record"]] = data["duration_us"]
-        changes.changed += [one for one in calls if one.data.get("record") == data["record"]]
+        changes.changed += [call for call in calls if call.data.get("record") == data["record"]]
         return
-    entry = next((one for one in reversed(calls) if one.data["call"] == data["call"]), None)
+    entry = next((call for call in reversed(calls) if call.data["call"] == data["call"]), None)
     if entry is None:  # what was called is not kept any more
         entry = _entry(event, "call", data={"call": data["call"], "tool": data["tool"]})
         _add(turn, entry, changes)
@@ -229,7 +229,7 @@ def _end(turn: TranscriptTurn, event: SessionEvent, changes: Changes) -> None:
     turn.end, changes.is_foot = event.data, True
     turn.ended_at = event.at if turn.is_over else ""
     changes.changed += [
-        one for one in turn.entries if one.kind == "approval" or (one.kind == "call" and not one.result)
+        entry for entry in turn.entries if entry.kind == "approval" or (entry.kind == "call" and not entry.result)
     ]
     if event.type == "turn.resumed":
         changed = " The tools in play have changed since." if event.data.get("changed") else ""
@@ -256,18 +256,18 @@ def _add(turn: TranscriptTurn, entry: TranscriptEntry, changes: Changes) -> None
     changes.added.append(entry)
 
 
-def _entry(event: SessionEvent, kind: EntryKind, **given: Any) -> TranscriptEntry:
-    return TranscriptEntry(f"entry-{event.seq}", event.seq, kind, event.at, **given)
+def _entry(event: SessionEvent, kind: EntryKind, **members: Any) -> TranscriptEntry:
+    return TranscriptEntry(f"entry-{event.seq}", event.seq, kind, event.at, **members)
 
 
 def prompt_text(message: Mapping[str, Any]) -> str | None:
     """Return what a message of a conversation says to the agent, ``None`` for a message of another kind."""
     parts = cast("list[dict[str, Any]]", message.get("parts") or [])
-    said = [part.get("content") for part in parts if part.get("part_kind") == "user-prompt"]
+    contents = [part.get("content") for part in parts if part.get("part_kind") == "user-prompt"]
     pieces = [
-        _piece(one)
-        for content in said
-        for one in cast("list[Any]", content if isinstance(content, list) else [content])
+        _piece(piece)
+        for content in contents
+        for piece in cast("list[Any]", content if isinstance(content, list) else [content])
     ]
     return "\n".join(pieces) if pieces else None
 

@@ -38,9 +38,9 @@ def lead_to_issuer(answer: Message, resource: ProtectedResource, path: str, auth
     headers: list[tuple[bytes, bytes]] = answer["headers"]
     for at, (name, value) in enumerate(headers):
         if name.lower() == HEADER and value.startswith(_SCHEME):
-            said = [value.removeprefix(_SCHEME).strip()] if value != _SCHEME else _refusal(path, authorization)
-            told = b", ".join([*said, b'resource_metadata="%b"' % url.encode()])
-            headers[at] = name, b"%b %b" % (_SCHEME, told)
+            parameters = [value.removeprefix(_SCHEME).strip()] if value != _SCHEME else _refusal(path, authorization)
+            challenge = b", ".join([*parameters, b'resource_metadata="%b"' % url.encode()])
+            headers[at] = name, b"%b %b" % (_SCHEME, challenge)
 
 
 def _refusal(path: str, authorization: str) -> list[bytes]:

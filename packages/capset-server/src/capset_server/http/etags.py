@@ -35,8 +35,8 @@ def tag_of(version: int) -> str:
 
 def is_known(version: int, unless: str | None) -> bool:
     """Return whether a client has a version: ``unless`` is ``*`` or has its tag, weak or strong (RFC 9110 §13.1.2)."""
-    given = [one.strip() for one in (unless or "").split(",")]
-    return given == ["*"] or tag_of(version) in [one.removeprefix("W/") for one in given]
+    tags = [tag.strip() for tag in (unless or "").split(",")]
+    return tags == ["*"] or tag_of(version) in [tag.removeprefix("W/") for tag in tags]
 
 
 def unchanged(version: int) -> Response:
@@ -57,10 +57,10 @@ def expected(if_match: str | None, if_none_match: str | None = None) -> int | No
         return 0
     if if_match is None:
         return None
-    found = _TAG.fullmatch(if_match.strip())
-    if found is None:
+    match = _TAG.fullmatch(if_match.strip())
+    if match is None:
         raise HttpRefusal(400, "invalid_header", 'If-Match takes one entity tag as it was given in ETag, such as "3"')
-    version = int(found[0].strip('"'))
+    version = int(match[0].strip('"'))
     if version == 0:
         raise Outdated("If-Match: nothing has the version 0")  # to the stores, 0 means that the object does not exist
     return version

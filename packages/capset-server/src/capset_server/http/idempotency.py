@@ -59,7 +59,7 @@ class Idempotency:
             self.session, self.key, self._digest(), now, correlation=self.correlation, org=self.caller.principal.org
         )
         try:
-            kept = await kernel.store.replies.reserve(
+            stored_reply = await kernel.store.replies.reserve(
                 row, expired=forgotten_before(now), most=KEYS if self.is_bounded else None
             )
         except KeysFull as full:
@@ -70,25 +70,25 @@ class Idempotency:
                 retry_after=max(1.0, wait.total_seconds()),
                 hint="wait, or send the request without a key if it may be done twice",
             ) from None
-        if kept is None:
+        if stored_reply is None:
             return None
-        if kept.digest != row.digest:
+        if stored_reply.digest != row.digest:
             raise InvalidArguments("This Idempotency-Key came with another request before: each needs its own")
-        if kept.status is not None and kept.body is None:
-            record = "" if kept.record is None else f": its record is {kept.record}, read that"
+        if stored_reply.status is not None and stored_reply.body is None:
+            record = "" if stored_reply.record is None else f": its record is {stored_reply.record}, read that"
             raise Conflict(
                 "The request of this Idempotency-Key was done, and is not done again, but its answer was too large to "
                 f"be kept, by itself or beside newer ones (idempotency_answer, idempotency_answers){record}",
-                hint=f"GET /v1/audit?id={kept.record}" if kept.record is not None else None,
+                hint=f"GET /v1/audit?id={stored_reply.record}" if stored_reply.record is not None else None,
             )
-        if kept.status is None or kept.body is None:
+        if stored_reply.status is None or stored_reply.body is None:
             raise Conflict("The request of this Idempotency-Key is under way, or was broken off: its record tells")
-        return kept.status, kept.body.encode()
+        return stored_reply.status, stored_reply.body.encode()
 
     def _digest(self) -> str:
         """Return a digest of the request and of its caller's rights and attributes: a replay must not grant more."""
-        told = " ".join((*sorted(self.caller.principal.permissions), *self.caller.attributes)).encode()
-        return hashlib.sha256(told + b"\0" + self.body).hexdigest()
+        rights = " ".join((*sorted(self.caller.principal.permissions), *self.caller.attributes)).encode()
+        return hashlib.sha256(rights + b"\0" + self.body).hexdigest()
 
     async def end(self, result: Result[Any], body: bytes) -> None:
         """Store the answer to a call that ended with ``result``, unless it did not run, so that it can be made later.

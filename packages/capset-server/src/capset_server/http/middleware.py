@@ -94,7 +94,7 @@ class ServerMiddleware:
         )
         scope[KEY] = request_info
         scope = place_request(scope, self._service.root_path)
-        told = self._telemetry.begin(scope, request_info)
+        span = self._telemetry.begin(scope, request_info)
         if scope["method"] == "HEAD":
             send = head_alone(send)
         if request_info.route in OPENAI_PATHS:
@@ -105,8 +105,10 @@ class ServerMiddleware:
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
                 request_info.status = message["status"]
-                kept = any(name == b"cache-control" for name, _ in message["headers"]) if is_page else False
-                message["headers"] = [*message["headers"], stamp, *(_SAFE[:1] if kept else _SAFE)]
+                has_cache_control = (
+                    any(name == b"cache-control" for name, _ in message["headers"]) if is_page else False
+                )
+                message["headers"] = [*message["headers"], stamp, *(_SAFE[:1] if has_cache_control else _SAFE)]
                 if message["status"] in (401, 403) and (resource := self._service.callers.resource) is not None:
                     lead_to_issuer(message, resource, path_of(scope), request_info.header(b"authorization"))
             if len(message.get("body", b"")) > PART:
@@ -134,7 +136,7 @@ class ServerMiddleware:
             try:
                 self._log_request(scope, request_info, started)
             finally:
-                self._telemetry.end(scope, request_info, started, told)
+                self._telemetry.end(scope, request_info, started, span)
         return None
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send, request_info: RequestContext) -> None:

@@ -37,12 +37,12 @@ class ExportResponse(Response):
     """A response that reads the records while it is sent, so that it holds one page of them."""
 
     def __init__(
-        self, service: Service, caller: Caller, query: AuditQuery, written: ExportFormat, authorization: str
+        self, service: Service, caller: Caller, query: AuditQuery, export_format: ExportFormat, authorization: str
     ) -> None:
         self.background = None
         self._service = service
         self._query = replace(query, limit=_PAGE, max_bytes=PAGE_BYTES)
-        self._format: ExportFormat = written
+        self._format: ExportFormat = export_format
         self._caller = caller
         self._authorization = authorization
 
@@ -75,14 +75,14 @@ class ExportResponse(Response):
 
     def _text(self, items: Iterable[Record]) -> str:
         if self._format == "csv":
-            return _csv([_cell(value) for value in asdict(one).values()] for one in items)
-        return "".join(json.dumps(asdict(one), ensure_ascii=True) + "\n" for one in items)
+            return _csv([_cell(value) for value in asdict(record).values()] for record in items)
+        return "".join(json.dumps(asdict(record), ensure_ascii=True) + "\n" for record in items)
 
 
 def _csv(rows: Iterable[Iterable[object]]) -> str:
-    written = io.StringIO()
-    csv.writer(written).writerows(rows)
-    return written.getvalue()
+    buffer = io.StringIO()
+    csv.writer(buffer).writerows(rows)
+    return buffer.getvalue()
 
 
 def _cell(value: Any) -> Any:  # a column's value

@@ -81,7 +81,7 @@ def caller_of(scope: Scope) -> Caller:
     return caller
 
 
-def correlation_of(given: bytes | None) -> str | None:
+def correlation_of(header: bytes | None) -> str | None:
     """Return the client's own correlation id, if it is 1–100 letters, digits, dots, underscores and hyphens."""
-    text = given.decode("latin-1") if given else ""
+    text = header.decode("latin-1") if header else ""
     return text if _CORRELATION.fullmatch(text) else None

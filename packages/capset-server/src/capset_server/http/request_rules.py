@@ -103,20 +103,20 @@ class AllowedHosts:
         Raises ``DefinitionError`` for a host or an origin that no request could name.
         """
         hosts, origins = [*hosts], [*origins]
-        if wrong := [one for one in hosts if not _HOST.fullmatch(one)]:
+        if wrong := [host for host in hosts if not _HOST.fullmatch(host)]:
             raise DefinitionError(
                 f"a host is a name or an address without scheme, port and path, or * for any; got {wrong[0]!r:.200}",
                 hint="such as capset.example.com or [::1]; it stands for all ports",
             )
-        if wrong := [one for one in origins if not _ORIGIN.fullmatch(one)]:
+        if wrong := [origin for origin in origins if not _ORIGIN.fullmatch(origin)]:
             raise DefinitionError(
                 f"an origin is a scheme and a host, with a port that is not the usual one; got {wrong[0]!r:.200}",
                 hint="such as https://console.example.com or http://localhost:3000",
             )
         loopback = ("localhost", "127.0.0.1", "[::1]") if is_loopback(bound) else ()
-        written = f"[{bound}]" if ":" in bound else bound
-        named = (host.lower() for host in (written, *loopback, *hosts))
-        return cls(written, frozenset(named), frozenset(origin.lower().rstrip("/") for origin in origins))
+        bound_host = f"[{bound}]" if ":" in bound else bound
+        named = (host.lower() for host in (bound_host, *loopback, *hosts))
+        return cls(bound_host, frozenset(named), frozenset(origin.lower().rstrip("/") for origin in origins))
 
     def check(self, host: str, origin: str) -> None:
         """Raise ``HttpRefusal`` for a host that is not this server's, ``PermissionDenied`` for a foreign origin."""

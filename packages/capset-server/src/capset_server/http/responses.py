@@ -72,9 +72,9 @@ async def answer(send: Send, status: int, media_type: bytes, body: bytes, *heade
     await send({"type": "http.response.body", "body": body})
 
 
-def misfit(what: str, fields: Sequence[Field]) -> InvalidArguments:
+def misfit(subject: str, fields: Sequence[Field]) -> InvalidArguments:
     """Return a validation error whose message also lists every field."""
-    return InvalidArguments(f"Invalid {what}: {'; '.join(map(str, fields))}", fields=fields)
+    return InvalidArguments(f"Invalid {subject}: {'; '.join(map(str, fields))}", fields=fields)
 
 
 def hide_store_details(error: CapsetError, correlation: str) -> CapsetError:

@@ -49,8 +49,8 @@ def _match(node: dict[str, Any], segments: list[str], at: int) -> str | None:
     segment = segments[at]
     if segment:
         for key in (segment, _ANY):
-            if (child := node.get(key)) is not None and (found := _match(child, segments, at + 1)) is not None:
-                return found
+            if (child := node.get(key)) is not None and (template := _match(child, segments, at + 1)) is not None:
+                return template
     rest = node.get(_REST)
     return None if rest is None else rest[_HERE]
 
@@ -75,9 +75,9 @@ class DirectRoutes:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "http" and (template := request_context(scope).route) is not None:
-            found = self._routes.get((scope["method"], template)) or self._routes.get((None, template))
-            if found is not None:
-                endpoint, at = found
+            route = self._routes.get((scope["method"], template)) or self._routes.get((None, template))
+            if route is not None:
+                endpoint, at = route
                 return await endpoint(None if at is None else path_of(scope).split("/")[at], scope, receive, send)
         return await self._app(scope, receive, send)
 

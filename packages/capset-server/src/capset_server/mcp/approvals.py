@@ -41,7 +41,7 @@ class DecisionForm(BaseModel):
 
 
 async def until_approved(
-    ended: Ended, exchange: Exchange, client: McpClient | None, tasks: Tasks | None, again: Again
+    ended: Ended, exchange: Exchange, client: McpClient | None, tasks: Tasks | None, retry: Again
 ) -> Ended | InputRequiredResult | dict[str, Any]:
     """Return a call as it ended; if it waits for an approval, as what its client can do about that.
 
@@ -51,37 +51,37 @@ async def until_approved(
     approval = approval_of(ended.error)
     if approval is None or client is None or not client.is_modern:
         return ended
-    given, access = client.approval_answer(approval), exchange.approvals
-    if (shown := await _question(exchange, client, approval)) is not None:
-        if given is None or (given.action == "accept" and not _FORM.fits(given.content)):
-            params = ElicitRequestFormParams(message=shown, requested_schema=dict(_FORM.form))
+    answer, access = client.approval_answer(approval), exchange.approvals
+    if (question := await _question(exchange, client, approval)) is not None:
+        if answer is None or (answer.action == "accept" and not _FORM.fits(answer.content)):
+            params = ElicitRequestFormParams(message=question, requested_schema=dict(_FORM.form))
             return client.approval_required(approval, params, _meta(ended, exchange, approval))
-        if given.action == "accept":
-            await _decide(exchange, approval, given)
-            return await again()
+        if answer.action == "accept":
+            await _decide(exchange, approval, answer)
+            return await retry()
     elif access.url is not None and client.has_urls:
-        if given is None or given.content is not None:  # of a form, for arguments that were changed since
-            said = f"{ended.error and ended.error.message} Open the page to decide, or send its address to who does."
-            params = ElicitRequestURLParams(message=said, url=access.url(approval))
+        if answer is None or answer.content is not None:  # of a form, for arguments that were changed since
+            message = f"{ended.error and ended.error.message} Open the page to decide, or send its address to who does."
+            params = ElicitRequestURLParams(message=message, url=access.url(approval))
             return client.approval_required(approval, params, _meta(ended, exchange, approval))
-        if given.action == "accept" and not client.has_tasks:
+        if answer.action == "accept" and not client.has_tasks:
             if await (await exchange.session.suspended(approval)).decided(DECIDED_SECONDS):
-                return await again()
+                return await retry()
             return ended
     if tasks is not None and client.has_tasks and (task := await tasks.create(ended, exchange, approval)) is not None:
         return task
     return ended
 
 
-async def _decide(exchange: Exchange, approval: str, given: ElicitResult) -> None:
+async def _decide(exchange: Exchange, approval: str, answer: ElicitResult) -> None:
     """Decide a request for the caller, as the form says. Somebody may have been faster: the call then shows that."""
-    said = _FORM.read(given.content or {})
+    form_values = _FORM.read(answer.content or {})
     decide = exchange.approvals.decide
     if decide is None:
         return
     try:
-        approved = said.decision == "approve"
-        await decide(approval, Answer(approved=approved, note=said.note, round=0 if approved else None))
+        approved = form_values.decision == "approve"
+        await decide(approval, Answer(approved=approved, note=form_values.note, round=0 if approved else None))
     except (Conflict, NotFound):
         pass
     except PermissionDenied as error:

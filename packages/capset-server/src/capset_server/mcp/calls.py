@@ -59,15 +59,15 @@ async def run(
     """
     session = exchange.session.options(approvals="defer", approval=approval, client=client)
     reply: Message | None = None
-    told = -1.0
-    asked = session.message(tool, _json(arguments), correlation=exchange.correlation)
-    async with _to_its_end(session.invoke(asked)) as messages:
+    reported = -1.0
+    call_message = session.message(tool, _json(arguments), correlation=exchange.correlation)
+    async with _to_its_end(session.invoke(call_message)) as messages:
         exchange.notes.update(tool=messages.tool, record=messages.record)
         async for message in messages:
             # Of all events, MCP knows only progress, which must increase with each notification.
-            if (said := progress_of(message)) is not None and said.fraction > told:
-                told = said.fraction
-                await report(told, 1.0, said.message)
+            if (progress := progress_of(message)) is not None and progress.fraction > reported:
+                reported = progress.fraction
+                await report(reported, 1.0, progress.message)
             elif message.kind == "reply":
                 reply = message
         return Ended(session, messages, reply)

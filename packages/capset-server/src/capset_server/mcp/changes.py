@@ -113,61 +113,61 @@ class _SeenLists(NamedTuple):
 
     def changes(self, now: _SeenLists, uris: Sequence[str]) -> list[ServerEvent]:
         """Return what differs now."""
-        found: list[ServerEvent] = []
+        events: list[ServerEvent] = []
         if now.tools != self.tools:
-            found.append(ToolsListChanged())
+            events.append(ToolsListChanged())
         if now.prompts != self.prompts:
-            found.append(PromptsListChanged())
+            events.append(PromptsListChanged())
         if now.resources != self.resources or now.files.keys() != self.files.keys():
-            found.append(ResourcesListChanged())
-        found += [ResourceUpdated(uri) for uri in uris if now.files.get(path_of(uri)) != self.files.get(path_of(uri))]
-        return found
+            events.append(ResourcesListChanged())
+        events += [ResourceUpdated(uri) for uri in uris if now.files.get(path_of(uri)) != self.files.get(path_of(uri))]
+        return events
 
 
 async def listen(
-    listeners: Listeners, exchange: Exchange, asked: Asked, params: SubscriptionsListenRequestParams
+    listeners: Listeners, exchange: Exchange, ctx: Asked, params: SubscriptionsListenRequestParams
 ) -> SubscriptionsListenResult:
     """Tell a client what changes in its own lists, and in the files that it names, until it leaves.
 
     What it sees is looked at as a request for it would find it: after calls in its session, and every few seconds, for
     what others and other processes do. It ends when the caller may not ask any more, and on shutdown.
     """
-    wanted = _honoured(params.notifications, is_limited=exchange.tools is not None)
-    meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: asked.request_id}
-    uris = wanted.resource_subscriptions or ()
+    subscription = _honoured(params.notifications, is_limited=exchange.tools is not None)
+    meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: ctx.request_id}
+    uris = subscription.resource_subscriptions or ()
     with listeners.joined(exchange.session.id) as rung:
-        seen, took = await _timed(exchange, wanted, None)
-        told = SubscriptionsAcknowledgedNotificationParams(notifications=wanted, _meta=meta)
-        await asked.session.send_notification(
-            SubscriptionsAcknowledgedNotification(params=told), related_request_id=asked.request_id
+        lists, took = await _timed(exchange, subscription, None)
+        acknowledgement = SubscriptionsAcknowledgedNotificationParams(notifications=subscription, _meta=meta)
+        await ctx.session.send_notification(
+            SubscriptionsAcknowledgedNotification(params=acknowledgement), related_request_id=ctx.request_id
         )
         while await _waited(listeners, rung, took):
             try:
                 exchange = await exchange.again()
-                now, took = await _timed(exchange, wanted, seen)
+                now, took = await _timed(exchange, subscription, lists)
             except CapsetError as error:
                 if error.status < 500:
                     break  # the key is not valid any more, or there is no such session
                 _log.warning("it could not be seen what has changed for a client that listens: %s", error.message)
                 continue
-            for event in seen.changes(now, uris) if now is not seen else ():
-                await asked.session.send_notification(
-                    event_to_notification(event, meta), related_request_id=asked.request_id
+            for event in lists.changes(now, uris) if now is not lists else ():
+                await ctx.session.send_notification(
+                    event_to_notification(event, meta), related_request_id=ctx.request_id
                 )
-            seen = now
+            lists = now
     return SubscriptionsListenResult(_meta=meta)
 
 
-def _honoured(asked: SubscriptionFilter, *, is_limited: bool) -> SubscriptionFilter:
+def _honoured(requested: SubscriptionFilter, *, is_limited: bool) -> SubscriptionFilter:
     """Return the part of a filter that can be told; who may use single tools is told of the list of tools only.
 
     Of resources, these are files: what a tool would give now is known only by calling it.
     """
-    files = [uri for uri in asked.resource_subscriptions or () if uri.startswith(FILES)][:MAX_URIS]
+    files = [uri for uri in requested.resource_subscriptions or () if uri.startswith(FILES)][:MAX_URIS]
     return SubscriptionFilter(
-        tools_list_changed=asked.tools_list_changed or None,
-        prompts_list_changed=(not is_limited and asked.prompts_list_changed) or None,
-        resources_list_changed=(not is_limited and asked.resources_list_changed) or None,
+        tools_list_changed=requested.tools_list_changed or None,
+        prompts_list_changed=(not is_limited and requested.prompts_list_changed) or None,
+        resources_list_changed=(not is_limited and requested.resources_list_changed) or None,
         resource_subscriptions=None if is_limited else files or None,
     )
 
@@ -187,22 +187,24 @@ async def _set_within(event: asyncio.Event, seconds: float) -> None:
             await event.wait()
 
 
-async def _timed(exchange: Exchange, wanted: SubscriptionFilter, before: _SeenLists | None) -> tuple[_SeenLists, float]:
+async def _timed(
+    exchange: Exchange, subscription: SubscriptionFilter, before: _SeenLists | None
+) -> tuple[_SeenLists, float]:
     started = monotonic()
-    return await _look(exchange, wanted, before), monotonic() - started
+    return await _look(exchange, subscription, before), monotonic() - started
 
 
-async def _look(exchange: Exchange, wanted: SubscriptionFilter, before: _SeenLists | None) -> _SeenLists:
+async def _look(exchange: Exchange, subscription: SubscriptionFilter, before: _SeenLists | None) -> _SeenLists:
     """Return what the caller sees now, as far as it is wanted."""
     session = exchange.session
     snapshot = await session.current()
     is_limited = exchange.tools is not None
     if before is None or snapshot is not before.snapshot:
-        tools = list_tools(snapshot, exchange).tools if wanted.tools_list_changed else ()
-        prompts = list_prompts(snapshot).prompts if wanted.prompts_list_changed and not is_limited else ()
-        resources = list_offered(snapshot) if wanted.resources_list_changed and not is_limited else ()
+        tools = list_tools(snapshot, exchange).tools if subscription.tools_list_changed else ()
+        prompts = list_prompts(snapshot).prompts if subscription.prompts_list_changed and not is_limited else ()
+        resources = list_offered(snapshot) if subscription.resources_list_changed and not is_limited else ()
         before = _SeenLists(snapshot, tools, prompts, resources)
-    if is_limited or not (wanted.resources_list_changed or wanted.resource_subscriptions):
+    if is_limited or not (subscription.resources_list_changed or subscription.resource_subscriptions):
         return before._replace(files={})
-    files = {one.path: (one.version, one.size_bytes, one.modified_at) for one in await files_of(session)}
+    files = {file.path: (file.version, file.size_bytes, file.modified_at) for file in await files_of(session)}
     return before._replace(files=files)

@@ -58,7 +58,7 @@ async def show_foreign(session: Session, record: str, blocks: Sequence[Mapping[s
 
 def blocks_of(pieces: Iterable[Mapping[str, Any]]) -> list[ContentBlock]:
     """Return pieces of content as MCP writes them."""
-    return [_block(one) for one in pieces]
+    return [_block(piece) for piece in pieces]
 
 
 def contents_of(piece: Mapping[str, Any]) -> TextResourceContents | BlobResourceContents:

@@ -167,8 +167,8 @@ class Exchange:
 
     def cancel(self, request: RequestId | None = None) -> None:
         """Cancel the call of one request, or all of them."""
-        for scope, asked in list(self._calls.items()):
-            if request is None or (type(asked), asked) == (type(request), request):
+        for scope, request_id in list(self._calls.items()):
+            if request is None or (type(request_id), request_id) == (type(request), request):
                 scope.cancel()
 
     async def over(self) -> None:

@@ -111,29 +111,29 @@ def read_request(
     """Return the call that a request makes, or the list that it asks for; ``None`` if it is one for the SDK."""
     if len(body) > MAX_BODY or exchange.tools is not None or tracing_of(exchange.session.observers) is not None:
         return None
-    given = dict(headers)
-    accept = given.get(b"accept", b"")
+    header_fields = dict(headers)
+    accept = header_fields.get(b"accept", b"")
     if (
-        len(given) != len(headers)  # a header that stands twice is unusual
-        or given.get(b"content-type", b"").partition(b";")[0] != b"application/json"
+        len(header_fields) != len(headers)  # a header that stands twice is unusual
+        or header_fields.get(b"content-type", b"").partition(b";")[0] != b"application/json"
         or b"application/json" not in accept
         or b"text/event-stream" not in accept
         or b"q=" in accept
-        or b"\nmcp-param-" in b"\n".join((b"", *given))
+        or b"\nmcp-param-" in b"\n".join((b"", *header_fields))
     ):
         return None
     try:
-        found = _members(from_json(body, allow_inf_nan=False), given.get(_METHOD, b"").decode())
+        parsed = _members(from_json(body, allow_inf_nan=False), header_fields.get(_METHOD, b"").decode())
     except ValueError:
         return None
-    if found is None:
+    if parsed is None:
         return None
-    number, params = found
+    number, params = parsed
     snapshot, name = exchange.session.snapshot, params.get("name")
     if name is None:
-        return None if _NAME in given or snapshot.composition.dynamic else OrdinaryList(number)
+        return None if _NAME in header_fields or snapshot.composition.dynamic else OrdinaryList(number)
     installed = snapshot.tools.get(name)
-    if installed is None or given.get(_NAME) != name.encode() or not _is_plain(installed.tool):
+    if installed is None or header_fields.get(_NAME) != name.encode() or not _is_plain(installed.tool):
         return None
     return OrdinaryCall(number, params, installed.tool)
 
@@ -148,19 +148,19 @@ def _members(data: Any, method: str) -> tuple[int | str, dict[str, Any]] | None:
     number, params = members["id"], members["params"]
     if type(number) not in (int, str) or not isinstance(params, dict):
         return None
-    given = cast("dict[str, Any]", params)
-    meta = given.get("_meta")
-    if not given.keys() <= _PARAMS[method] or not isinstance(meta, dict):
+    parameters = cast("dict[str, Any]", params)
+    meta = parameters.get("_meta")
+    if not parameters.keys() <= _PARAMS[method] or not isinstance(meta, dict):
         return None
-    said = cast("dict[str, Any]", meta)
+    meta_members = cast("dict[str, Any]", meta)
     is_ordinary = (
-        said.keys() <= _META
-        and said.get(PROTOCOL_VERSION_META_KEY) == VERSION
-        and isinstance(said.get(APPROVAL, ""), str)
-        and (method == _LIST or _names_a_tool(given))
-        and _is_client(said)
+        meta_members.keys() <= _META
+        and meta_members.get(PROTOCOL_VERSION_META_KEY) == VERSION
+        and isinstance(meta_members.get(APPROVAL, ""), str)
+        and (method == _LIST or _names_a_tool(parameters))
+        and _is_client(meta_members)
     )
-    return (number, given) if is_ordinary else None
+    return (number, parameters) if is_ordinary else None
 
 
 def _names_a_tool(params: Mapping[str, Any]) -> bool:  # JSON
@@ -168,13 +168,13 @@ def _names_a_tool(params: Mapping[str, Any]) -> bool:  # JSON
     return isinstance(name, str) and name.isascii() and isinstance(params.get("arguments", {}), dict)
 
 
-def _is_client(said: Mapping[str, Any]) -> bool:  # JSON
+def _is_client(meta: Mapping[str, Any]) -> bool:  # JSON
     """Return whether what a client says of itself is as the protocol has it."""
-    capabilities, info = said.get(CLIENT_CAPABILITIES_META_KEY), said.get(CLIENT_INFO_META_KEY)
+    capabilities, info = meta.get(CLIENT_CAPABILITIES_META_KEY), meta.get(CLIENT_INFO_META_KEY)
     try:
         if capabilities != {}:  # most have none, or a few
             ClientCapabilities.model_validate(capabilities, by_name=False)
-        if CLIENT_INFO_META_KEY in said and not _is_short(info):
+        if CLIENT_INFO_META_KEY in meta and not _is_short(info):
             Implementation.model_validate(info, by_name=False)
     except ValidationError:
         return False
@@ -184,8 +184,8 @@ def _is_client(said: Mapping[str, Any]) -> bool:  # JSON
 def _is_short(info: Any) -> bool:  # any JSON
     if not isinstance(info, dict):
         return False
-    said = cast("dict[str, Any]", info)
-    return said.keys() == _INFO and all(isinstance(one, str) for one in said.values())
+    members = cast("dict[str, Any]", info)
+    return members.keys() == _INFO and all(isinstance(text, str) for text in members.values())
 
 
 _PLAIN: Final[WeakKeyDictionary[AnyTool, bool]] = WeakKeyDictionary()
@@ -193,10 +193,12 @@ _PLAIN: Final[WeakKeyDictionary[AnyTool, bool]] = WeakKeyDictionary()
 
 def _is_plain(tool: AnyTool) -> bool:
     """Return whether results of a tool are data, and none of its arguments has to be repeated in a header."""
-    found = _PLAIN.get(tool)
-    if found is None:
-        _PLAIN[tool] = found = not gives_content(tool) and "x-mcp-header" not in json.dumps(tool.arguments.json_schema)
-    return found
+    is_plain = _PLAIN.get(tool)
+    if is_plain is None:
+        _PLAIN[tool] = is_plain = not gives_content(tool) and "x-mcp-header" not in json.dumps(
+            tool.arguments.json_schema
+        )
+    return is_plain
 
 
 _WRITTEN: Final[WeakKeyDictionary[Snapshot, str]] = WeakKeyDictionary()
@@ -219,15 +221,15 @@ class FastCalls:
         self._seal = seal
         self._tasks = tasks
 
-    async def list(self, asked: OrdinaryList, exchange: Exchange, send: Send) -> None:
+    async def list(self, request: OrdinaryList, exchange: Exchange, send: Send) -> None:
         """Send the tools in play, written once for each snapshot."""
         snapshot = exchange.session.snapshot
-        written = _WRITTEN.get(snapshot)
-        if written is None:
-            listed = list_tools(snapshot, exchange).model_dump(by_alias=True, mode="json", exclude_none=True)
-            result = self._stamped(serialize_server_result(_LIST, VERSION, listed))
-            _WRITTEN[snapshot] = written = _encode(result)
-        await _send_json(send, 200, _reply(asked.id, "result", written))
+        encoded = _WRITTEN.get(snapshot)
+        if encoded is None:
+            listing = list_tools(snapshot, exchange).model_dump(by_alias=True, mode="json", exclude_none=True)
+            result = self._stamped(serialize_server_result(_LIST, VERSION, listing))
+            _WRITTEN[snapshot] = encoded = _encode(result)
+        await _send_json(send, 200, _reply(request.id, "result", encoded))
 
     def _stamped(self, result: dict[str, Any]) -> dict[str, Any]:  # JSON
         return {**result, "_meta": {**result.get("_meta", {}), SERVER_INFO_META_KEY: self._server_info}}
@@ -248,9 +250,9 @@ class FastCalls:
         try:
             result = await self._result(call, exchange)
         except Exception as error:
-            said = modern_error_data(_contained(error))
-            shape = said.model_dump(mode="json", by_alias=True, exclude_none=True)
-            return ERROR_CODE_HTTP_STATUS.get(said.code, 200), _reply(call.id, "error", _encode(shape))
+            error_data = modern_error_data(_contained(error))
+            shape = error_data.model_dump(mode="json", by_alias=True, exclude_none=True)
+            return ERROR_CODE_HTTP_STATUS.get(error_data.code, 200), _reply(call.id, "error", _encode(shape))
         return 200, _reply(call.id, "result", result)
 
     async def _result(self, call: OrdinaryCall, exchange: Exchange) -> str:
@@ -271,22 +273,22 @@ class FastCalls:
         reply = Message("reply", params["name"], result.data) if has_data else None
         ended = Ended(session, cast("Any", _Messages(result.record, correlation, result, call.tool)), reply)
 
-        async def again() -> Ended:
+        async def retry() -> Ended:
             return ended  # a first round brings no answer that could lead to it
 
-        waiting = await until_approved(ended, exchange, client, self._tasks, again)
+        waiting = await until_approved(ended, exchange, client, self._tasks, retry)
         if isinstance(waiting, dict):
             return _encode(self._stamped(waiting))
         question = question_in(ended, client) if isinstance(waiting, Ended) else waiting
-        shown = await answer(ended, exchange.approvals.url) if question is None else question
-        dumped = shown.model_dump(by_alias=True, mode="json", exclude_none=True)
+        rendered = await answer(ended, exchange.approvals.url) if question is None else question
+        dumped = rendered.model_dump(by_alias=True, mode="json", exclude_none=True)
         dumped = serialize_server_result(METHOD, VERSION, dumped)
         if question is not None:
 
-            async def given(_: object) -> HandlerResult:
+            async def handler(_: object) -> HandlerResult:
                 return dumped
 
-            dumped = cast("dict[str, Any]", await self._seal(cast("Any", client.asked), given))
+            dumped = cast("dict[str, Any]", await self._seal(cast("Any", client.asked), handler))
         return _encode(self._stamped(dumped))
 
     async def _shown(self, session: Session, tool: AnyTool, result: Result[Any], correlation: str) -> str:
@@ -294,13 +296,13 @@ class FastCalls:
 
         It is put together by hand, since the encoder takes longer than the call.
         """
-        told, data = await session.for_model(result.record, result.data), _encode(result.data)
-        file = f'"{_FILE}":{_encode(told.file)},' if told.is_cut else ""
+        model_text, data = await session.for_model(result.record, result.data), _encode(result.data)
+        file = f'"{_FILE}":{_encode(model_text.file)},' if model_text.is_cut else ""
         structure = f'{{"{WRAPPED}":{data}}}' if is_wrapped(tool) else data
         return (
             f'{{"_meta":{{"{_RECORD}":"{result.record}","{_CORRELATION}":{_encode(correlation)},"{_UNTRUSTED}":true,'
             f'"{_RUNTIME}":"{result.runtime_hash}","{_PROMPT}":"{result.prompt_hash}",{file}{self._stamp}}},'
-            f'"content":[{{"text":{_encode(told.text)},"type":"text"}}],'
+            f'"content":[{{"text":{_encode(model_text.text)},"type":"text"}}],'
             f'"isError":false,"resultType":"complete","structuredContent":{structure}}}'
         )
 

@@ -199,17 +199,17 @@ class McpDoor:
         body = await _read_body(receive)
         if body is None:
             return None
-        asked = read_request(scope["headers"], body, exchange)
-        if asked is None or self._manager is None:  # it may have been closed while the body came
+        request = read_request(scope["headers"], body, exchange)
+        if request is None or self._manager is None:  # it may have been closed while the body came
             return await self._serve(manager, exchange, _trimmed(scope), replaying(body, receive), send)
-        if isinstance(asked, OrdinaryList):
-            return await self._fast.list(asked, exchange, send)
-        here = self._enter(exchange)
+        if isinstance(request, OrdinaryList):
+            return await self._fast.list(request, exchange, send)
+        token = self._enter(exchange)
         try:
-            await self._fast.answer(asked, exchange, receive, send)
+            await self._fast.answer(request, exchange, receive, send)
         finally:
             self._listeners.ring(exchange.session.id)
-            self._leave(exchange, here)
+            self._leave(exchange, token)
 
     async def _serve_older(
         self,
@@ -257,8 +257,8 @@ class McpDoor:
         is_resumable = version == RESUMED_VERSION
         if not (asks or is_resumable):
             return None
-        who = exchange.session.snapshot.principal
-        owner, principal = AnswerOwner(identity, connection), (who.org, who.kind, who.id)
+        caller = exchange.session.snapshot.principal
+        owner, principal = AnswerOwner(identity, connection), (caller.org, caller.kind, caller.id)
         installed = exchange.session.snapshot.tools.get(tool)
         own_name = None if installed is None else installed.own_name
         stream = self._streams.open(owner, principal, own_name, exchange.cancel, is_resumable=is_resumable)
@@ -286,7 +286,7 @@ class McpDoor:
     async def _serve(
         self, manager: StreamableHTTPSessionManager, exchange: Exchange, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        here = self._enter(exchange)
+        token = self._enter(exchange)
         try:
             await manager.handle_request(scope, receive, send)
         finally:
@@ -294,7 +294,7 @@ class McpDoor:
             exchange.cancel()
             with CancelScope(shield=True):
                 await exchange.over()
-            self._leave(exchange, here)
+            self._leave(exchange, token)
 
     def _enter(self, exchange: Exchange) -> Token[Exchange]:
         """Have an exchange among those that closing waits for."""
@@ -302,8 +302,8 @@ class McpDoor:
         self._empty.clear()
         return self._exchange.set(exchange)
 
-    def _leave(self, exchange: Exchange, here: Token[Exchange]) -> None:
-        self._exchange.reset(here)
+    def _leave(self, exchange: Exchange, token: Token[Exchange]) -> None:
+        self._exchange.reset(token)
         self._exchanges.discard(exchange)
         if not self._exchanges:
             self._empty.set()

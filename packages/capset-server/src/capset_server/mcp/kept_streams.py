@@ -208,8 +208,8 @@ class KeptStream:
         if self._plain or not self._has_begun:
             while not self.is_over:
                 await self._change(None)
-            for one in self._plain:
-                yield one
+            for message in self._plain:
+                yield message
             return
         yield _START
         if self.is_resumable:
@@ -293,12 +293,12 @@ class KeptStreams:
         self, owner: AnswerOwner, principal: object, tool: str | None, cancel: Callable[[], None], *, is_resumable: bool
     ) -> KeptStream | None:
         """Return the stream of a new call, ``None`` if there is no room to keep its answer."""
-        own = [one for one in self._kept.values() if one.principal == principal]
-        if len(own) >= MAX_OWN and not self._drop_one(own):
+        own_streams = [candidate for candidate in self._kept.values() if candidate.principal == principal]
+        if len(own_streams) >= MAX_OWN and not self._drop_one(own_streams):
             return None
         if len(self._kept) >= MAX_ALL:
-            sent = [one for one in self._kept.values() if one.is_sent]
-            if not self._drop_one(sent or own):
+            sent = [candidate for candidate in self._kept.values() if candidate.is_sent]
+            if not self._drop_one(sent or own_streams):
                 return None
         name = f"{self._process}.{secrets.token_hex(16)}"
         self._kept[name] = stream = KeptStream(name, owner, principal, tool, cancel, is_resumable=is_resumable)
@@ -321,12 +321,12 @@ class KeptStreams:
         if not (number.isascii() and number.isdigit() and len(number) < 10 and "." in name):
             raise NotKept(400, "Last-Event-ID must be the id of an event of this server")
         self._refuse_others(name)
-        found = self._kept.get(name)
-        if found is None or not found.is_of(owner, tools) or not found.can_go_on(int(number)):
+        stream = self._kept.get(name)
+        if stream is None or not stream.is_of(owner, tools) or not stream.can_go_on(int(number)):
             raise NotKept(
                 410, f"This answer is not kept (any more): it has {KEEP_SECONDS:g} seconds and {MAX_BYTES:,} bytes"
             )
-        return found, int(number)
+        return stream, int(number)
 
     def answer(self, id: str, owner: AnswerOwner, result: Mapping[str, Any] | None) -> bool:
         """Pass on an answer to a question, and return whether that was waited for.
@@ -336,8 +336,8 @@ class KeptStreams:
         name = id.rpartition(".")[0]
         if _QUESTION.fullmatch(id):
             self._refuse_others(name)
-        found = self._kept.get(name)
-        return found is not None and found.owner == owner and found.answer(id, result)
+        stream = self._kept.get(name)
+        return stream is not None and stream.owner == owner and stream.answer(id, result)
 
     def _refuse_others(self, name: str) -> None:
         if name.partition(".")[0] != self._process:
@@ -345,18 +345,18 @@ class KeptStreams:
 
     def close(self) -> None:
         """End the calls whose clients are not there: the process is shutting down."""
-        for one in self._kept.values():
-            one.close()
+        for stream in self._kept.values():
+            stream.close()
 
     def _drop_one(self, streams: Iterable[KeptStream]) -> bool:
         """Make room by dropping the oldest answer, one that was sent before others; return whether there was one."""
-        over = [one for one in streams if one.is_over]
-        for one in sorted(over, key=lambda one: not one.is_sent)[:1]:
-            self._drop(one.name)
+        over = [stream for stream in streams if stream.is_over]
+        for stream in sorted(over, key=lambda candidate: not candidate.is_sent)[:1]:
+            self._drop(stream.name)
         return bool(over)
 
     def _drop_sent(self, name: str) -> None:
-        if (found := self._kept.get(name)) is not None and found.is_sent:
+        if (stream := self._kept.get(name)) is not None and stream.is_sent:
             self._drop(name)
 
     def _drop(self, name: str) -> None:

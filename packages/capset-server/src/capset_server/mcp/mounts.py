@@ -96,37 +96,37 @@ class _Entrance:
     async def __call__(self, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
         request_info, caller = request_context(scope), caller_of(scope)
         caller.check_calls()
-        asked = (caller.agent or self._agent) if id is None else id
-        if asked is None:
+        target_id = (caller.agent or self._agent) if id is None else id
+        if target_id is None:
             raise NotFound(
                 "this key has no default agent",
                 hint="capset key create NAME --principal WHO --agent ID makes one that has; or use /mcp/agents/ID",
             )
-        identity = "\0".join((caller.identity, self._noun, asked))  # the same for both paths to an agent
+        identity = "\0".join((caller.identity, self._noun, target_id))  # the same for both paths to an agent
         if scope["method"] != "POST":
-            await self._look(caller, asked)  # only a message creates a session
+            await self._look(caller, target_id)  # only a message creates a session
             if scope["method"] == "GET" and b"last-event-id" in request_info.headers:
                 return await self._door.resume(scope, receive, send, identity, tools=caller.tools)
             refused = HttpRefusal(405, "method_not_allowed", "MCP takes POST here")
             return await answer_problem(send, refused, request_info.correlation, (b"allow", b"POST"))
         is_listening, called = _listens(request_info), None
         if body_of(scope).is_large:
-            await self._look(caller, asked)  # before it is read
+            await self._look(caller, target_id)  # before it is read
         if is_listening or caller.tools is not None:
             content: bytes = (await receive())["body"]
             if is_listening and len(content) > LARGE:  # its memory would be held as long as the stream is open
                 raise HttpRefusal(413, "body_too_large", f"A request to listen has at most {LARGE} bytes")
             called = None if caller.tools is None else called_tool(content)
             receive = replaying(content, receive)
-        session = await self._find(caller, asked)
+        session = await self._find(caller, target_id)
         if called is not None:
             await check_tool(caller, session, called)
 
-        async def again() -> tuple[Session, Set[str] | None]:
+        async def renew() -> tuple[Session, Set[str] | None]:
             now = await self._service.callers.identify(request_info.header(b"authorization"), path_of(scope))
             now.check_calls()
             await self._service.session_row(now, session.id)  # one that was deleted is not made again
-            return await self._find(now, asked), now.tools
+            return await self._find(now, target_id), now.tools
 
         with self._joined(caller) if is_listening else _NOTHING:
             return await self._door.handle(
@@ -140,7 +140,7 @@ class _Entrance:
                 tools=caller.tools,
                 reserve=request_info.guard.grow,
                 approvals=self._access(caller),
-                again=again,
+                again=renew,
             )
 
     @contextmanager
@@ -166,10 +166,10 @@ def _listens(request_info: RequestContext) -> bool:
 def called_tool(message: bytes) -> str | None:
     """Return the name of the tool that a message of MCP calls, ``None`` if it calls none."""
     try:
-        found: object = from_json(message)
+        parsed: object = from_json(message)
     except ValueError:
         return None  # the SDK reports it, in the protocol's words
-    match found:
+    match parsed:
         case {"method": "tools/call", "params": {"name": str() as name}}:
             return name
         case _:

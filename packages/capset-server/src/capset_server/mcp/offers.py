@@ -38,7 +38,7 @@ def parameters_of(installed: Installed) -> Mapping[str, Any]:
 
 
 def _in_play(snapshot: Snapshot) -> Iterator[tuple[McpPrompt | McpResource, Installed]]:
-    by_tool = {one.tool: one for one in snapshot.tools.values()}
+    by_tool = {play_tool.tool: play_tool for play_tool in snapshot.tools.values()}
     for capability in snapshot.composition.capabilities:
         for offer in capability.mcp:
             if (installed := by_tool.get(offer.tool)) is not None:

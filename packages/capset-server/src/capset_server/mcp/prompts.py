@@ -35,7 +35,7 @@ INSTRUCTIONS: Final = ".instructions"
 def list_prompts(snapshot: Snapshot) -> ListPromptsResult:
     """Return the prompts in play, all on one page: those of tools first."""
     prompts = [_offered(offer, installed) for offer, installed in prompts_of(snapshot)]
-    titles = {one.name: one.title for one in snapshot.composition.capabilities}
+    titles = {capability.name: capability.title for capability in snapshot.composition.capabilities}
     prompts += [
         Prompt(
             name=f"{name}{INSTRUCTIONS}",
@@ -58,14 +58,14 @@ async def get_prompt(
         if (question := question_in(ended, client)) is not None:
             return question
         content = ended.messages.result.content
-        shown = await show(ended.session, ended.messages.record, content, data_of(ended))
-        messages = [PromptMessage(role="user", content=block) for block in shown.blocks]
+        rendered = await show(ended.session, ended.messages.record, content, data_of(ended))
+        messages = [PromptMessage(role="user", content=block) for block in rendered.blocks]
         return GetPromptResult(description=installed.tool.description, messages=messages, _meta=meta_of(ended))
     texts = instructions_of(snapshot)
     name = params.name.removesuffix(INSTRUCTIONS)
     if name == params.name or name not in texts:
-        known = [*offered, *(f"{one}{INSTRUCTIONS}" for one in texts)]
-        raise MCPError(INVALID_PARAMS, f"{unknown('prompt', params.name, known)}")
+        names = [*offered, *(f"{capability}{INSTRUCTIONS}" for capability in texts)]
+        raise MCPError(INVALID_PARAMS, f"{unknown('prompt', params.name, names)}")
     if params.arguments:
         raise MCPError(INVALID_PARAMS, f"the prompt {params.name!r} takes no arguments: leave them out")
     message = PromptMessage(role="user", content=TextContent(text=texts[name]))
@@ -74,11 +74,11 @@ async def get_prompt(
 
 def instructions_of(snapshot: Snapshot) -> Mapping[str, str]:
     """Return the instructions of each capability that has any, by its name."""
-    found: dict[str, list[str]] = {}
-    for one in snapshot.composition.merged.instructions:
-        if one.source.capability is not None:
-            found.setdefault(one.source.capability, []).append(one.value)
-    return {name: "\n\n".join(texts) for name, texts in found.items()}
+    by_capability: dict[str, list[str]] = {}
+    for instruction in snapshot.composition.merged.instructions:
+        if instruction.source.capability is not None:
+            by_capability.setdefault(instruction.source.capability, []).append(instruction.value)
+    return {name: "\n\n".join(texts) for name, texts in by_capability.items()}
 
 
 def _offered(offer: McpPrompt, installed: Installed) -> Prompt:

@@ -109,64 +109,64 @@ def make_server(
     ``keys`` seal the state of calls that ask their client something, and the ids of ``tasks``; by default a key of this
     server's own. ``listeners`` are those of this server and others that end with it.
     """
-    known = keys or FixedKey(secrets.token_bytes(32))
-    its_tasks = tasks or Tasks(known)
+    key_source = keys or FixedKey(secrets.token_bytes(32))
+    its_tasks = tasks or Tasks(key_source)
     listening = Listeners() if listeners is None else listeners
 
-    async def on_list(asked: Asked, params: PaginatedRequestParams | None) -> ListToolsResult:
+    async def on_list(ctx: Asked, params: PaginatedRequestParams | None) -> ListToolsResult:
         _refuse_cursor(params, "tools")
-        here = exchange()
-        return list_tools(await here.session.current(), here)
+        current = exchange()
+        return list_tools(await current.session.current(), current)
 
     async def on_call(
-        asked: Asked, params: CallToolRequestParams
+        ctx: Asked, params: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult | dict[str, Any]:
         if not await exchange().may_call(params.name):
             raise MCPError(INVALID_PARAMS, "This needs a credential with the scope for this tool")
-        return await calling(asked, params, partial(call_tool, tasks=its_tasks))
+        return await calling(ctx, params, partial(call_tool, tasks=its_tasks))
 
-    async def on_list_prompts(asked: Asked, params: PaginatedRequestParams | None) -> ListPromptsResult:
+    async def on_list_prompts(ctx: Asked, params: PaginatedRequestParams | None) -> ListPromptsResult:
         _refuse_cursor(params, "prompts")
         return list_prompts(await exchange().session.current())
 
-    async def on_get_prompt(asked: Asked, params: GetPromptRequestParams) -> GetPromptResult | InputRequiredResult:
-        return await calling(asked, params, get_prompt)
+    async def on_get_prompt(ctx: Asked, params: GetPromptRequestParams) -> GetPromptResult | InputRequiredResult:
+        return await calling(ctx, params, get_prompt)
 
-    async def on_list_resources(asked: Asked, params: PaginatedRequestParams | None) -> ListResourcesResult:
+    async def on_list_resources(ctx: Asked, params: PaginatedRequestParams | None) -> ListResourcesResult:
         return await list_resources(exchange().session, params.cursor if params is not None else None)
 
-    async def on_list_templates(asked: Asked, params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
+    async def on_list_templates(ctx: Asked, params: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
         _refuse_cursor(params, "templates")
         return list_templates(await exchange().session.current())
 
-    async def on_read(asked: Asked, params: ReadResourceRequestParams) -> ReadResourceResult | InputRequiredResult:
-        return await calling(asked, params, read_resource)
+    async def on_read(ctx: Asked, params: ReadResourceRequestParams) -> ReadResourceResult | InputRequiredResult:
+        return await calling(ctx, params, read_resource)
 
-    async def on_completion(asked: Asked, params: CompleteRequestParams) -> CompleteResult:
+    async def on_completion(ctx: Asked, params: CompleteRequestParams) -> CompleteResult:
         return await complete(exchange().session, params)
 
-    async def on_listen(asked: Asked, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
-        here = exchange()
-        with here.calling(asked.request_id):
-            return await listen(listening, here, asked, params)
+    async def on_listen(ctx: Asked, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
+        current = exchange()
+        with current.calling(ctx.request_id):
+            return await listen(listening, current, ctx, params)
         raise MCPError(REQUEST_CANCELLED, "Request cancelled")
 
-    async def calling(asked: Asked, params: A, make: Callable[[Exchange, A, Report, McpClient], Awaitable[T]]) -> T:
+    async def calling(ctx: Asked, params: A, make: Callable[[Exchange, A, Report, McpClient], Awaitable[T]]) -> T:
         """Answer a request that may call a tool, and can be cancelled."""
         if params.input_responses is None and "input_responses" in params.model_fields_set:
             # The SDK treats null as absent here.
             raise MCPError(INVALID_PARAMS, "inputResponses must be an object: leave it out where there are none")
-        here = exchange()
-        with here.calling(asked.request_id):
+        current = exchange()
+        with current.calling(ctx.request_id):
             try:
-                return await make(here, params, asked.session.report_progress, McpClient(asked, params, here.asking))
+                return await make(current, params, ctx.session.report_progress, McpClient(ctx, params, current.asking))
             finally:
-                listening.ring(here.session.id)
+                listening.ring(current.session.id)
         raise MCPError(REQUEST_CANCELLED, "Request cancelled")
 
     def input_schema(name: str) -> Mapping[str, Any] | None:
-        found = exchange().session.snapshot.tools.get(name)
-        return found.tool.arguments.json_schema if found else None
+        installed = exchange().session.snapshot.tools.get(name)
+        return installed.tool.arguments.json_schema if installed else None
 
     server: McpServer = Server(
         "capset",
@@ -190,21 +190,21 @@ def make_server(
     server.middleware.append(_contain)
     server.middleware.append(_limit(exchange))
     server.middleware.append(_welcome(exchange))
-    server.middleware.append(seal_states(exchange, known))
+    server.middleware.append(seal_states(exchange, key_source))
     return server
 
 
 def _add_tasks(server: McpServer, tasks: Tasks, exchange: Callable[[], Exchange]) -> None:
     """Let a server answer the methods of tasks."""
 
-    async def on_get(asked: Asked, params: TaskParams) -> dict[str, Any]:
-        return await tasks.get(asked, params, exchange())
+    async def on_get(ctx: Asked, params: TaskParams) -> dict[str, Any]:
+        return await tasks.get(ctx, params, exchange())
 
-    async def on_update(asked: Asked, params: TaskUpdateParams) -> dict[str, Any]:
-        return await tasks.update(asked, params, exchange())
+    async def on_update(ctx: Asked, params: TaskUpdateParams) -> dict[str, Any]:
+        return await tasks.update(ctx, params, exchange())
 
-    async def on_cancel(asked: Asked, params: TaskParams) -> dict[str, Any]:
-        return await tasks.cancel(asked, params, exchange())
+    async def on_cancel(ctx: Asked, params: TaskParams) -> dict[str, Any]:
+        return await tasks.cancel(ctx, params, exchange())
 
     get, update, cancel = METHODS
     server.add_request_handler(get, TaskParams, on_get)
@@ -220,11 +220,11 @@ def _welcome(exchange: Callable[[], Exchange]) -> ServerMiddleware[dict[str, Any
         result = await call_next(ctx)
         if ctx.method not in _WELCOMES:
             return result
-        told = cast("dict[str, Any]", result)
+        answer = cast("dict[str, Any]", result)
         if exchange().tools is not None:
-            return told | {"capabilities": {"tools": told["capabilities"]["tools"]}}
+            return answer | {"capabilities": {"tools": answer["capabilities"]["tools"]}}
         text = await exchange().session.system_text()
-        return told | ({"instructions": text} if text else {})
+        return answer | ({"instructions": text} if text else {})
 
     return welcome
 
@@ -240,9 +240,9 @@ def _limit(exchange: Callable[[], Exchange]) -> ServerMiddleware[dict[str, Any]]
     return limit
 
 
-def _refuse_cursor(params: PaginatedRequestParams | None, what: str) -> None:
+def _refuse_cursor(params: PaginatedRequestParams | None, noun: str) -> None:
     if params is not None and params.cursor is not None:
-        raise MCPError(INVALID_PARAMS, f"There is one page of {what}: leave the cursor out")
+        raise MCPError(INVALID_PARAMS, f"There is one page of {noun}: leave the cursor out")
 
 
 async def _contain(ctx: Asked, call_next: CallNext) -> HandlerResult:
@@ -260,7 +260,7 @@ async def _contain(ctx: Asked, call_next: CallNext) -> HandlerResult:
 
 def trace_messages(server: Server[dict[str, Any]], session: Callable[[], Session]) -> None:
     """Give every message a span in place of the SDK's, if the calls of ``session()`` are traced."""
-    server.middleware[:] = [one for one in server.middleware if type(one).__name__ != _SDKS_OWN]
+    server.middleware[:] = [middleware for middleware in server.middleware if type(middleware).__name__ != _SDKS_OWN]
     server.middleware.append(_Traced(session))
 
 
@@ -275,8 +275,8 @@ class _Traced:
             return await call_next(ctx)
         method = ctx.method if ctx.method in _KNOWN else _OTHER
         tool = _tool_of(ctx, session)
-        given = (ctx.meta or {}).get("traceparent")
-        around, links = parent_of(given if isinstance(given, str) else None)
+        traceparent = (ctx.meta or {}).get("traceparent")
+        around, links = parent_of(traceparent if isinstance(traceparent, str) else None)
         span = tracing.tracer.start_span(
             f"{method} {tool}" if tool else method, around, SpanKind.SERVER, _attributes(ctx, method, tool), links
         )
@@ -297,17 +297,17 @@ class _Traced:
 
 def _tool_of(ctx: Asked, session: Session) -> str | None:
     """Return the name of the tool that a message calls, if that tool is known here."""
-    asked = (ctx.params or {}).get("name") if ctx.method == "tools/call" else None
-    return asked if isinstance(asked, str) and asked in session.snapshot.tools else None
+    name = (ctx.params or {}).get("name") if ctx.method == "tools/call" else None
+    return name if isinstance(name, str) and name in session.snapshot.tools else None
 
 
 def _attributes(ctx: Asked, method: str, tool: str | None) -> dict[str, str]:
-    found = {names.MCP_METHOD: method, names.MCP_VERSION: ctx.protocol_version}
+    attributes = {names.MCP_METHOD: method, names.MCP_VERSION: ctx.protocol_version}
     if ctx.request_id is not None:
-        found[names.JSONRPC_ID] = str(ctx.request_id)[:_MAX_ID].encode(errors="replace").decode()
+        attributes[names.JSONRPC_ID] = str(ctx.request_id)[:_MAX_ID].encode(errors="replace").decode()
     if tool is not None:
-        found[names.TOOL_NAME] = tool
-    return found
+        attributes[names.TOOL_NAME] = tool
+    return attributes
 
 
 def _failed(span: Span, error: BaseException) -> None:
@@ -328,25 +328,27 @@ async def complete(session: Session, params: CompleteRequestParams) -> CompleteR
     """
     name, typed = params.argument.name, params.argument.value.casefold()
     values = await _values(session, params, name)
-    fitting = [one for one in dict.fromkeys(values) if one.casefold().startswith(typed)]
-    shown = fitting[:MAX_VALUES]
-    return CompleteResult(completion=Completion(values=shown, total=len(fitting), has_more=len(fitting) > len(shown)))
+    fitting = [text for text in dict.fromkeys(values) if text.casefold().startswith(typed)]
+    first_matches = fitting[:MAX_VALUES]
+    return CompleteResult(
+        completion=Completion(values=first_matches, total=len(fitting), has_more=len(fitting) > len(first_matches))
+    )
 
 
 async def _values(session: Session, params: CompleteRequestParams, name: str) -> Iterable[str]:
     snapshot, ref = await session.current(), params.ref
     if isinstance(ref, PromptReference):
         prompts = {installed.name: installed for _, installed in prompts_of(snapshot)}
-        told = [f"{one}{INSTRUCTIONS}" for one in instructions_of(snapshot)]
-        if ref.name in told:
+        instruction_prompts = [f"{capability}{INSTRUCTIONS}" for capability in instructions_of(snapshot)]
+        if ref.name in instruction_prompts:
             raise MCPError(INVALID_PARAMS, f"the prompt {ref.name!r} takes no arguments")
         if ref.name not in prompts:
-            raise MCPError(INVALID_PARAMS, unknown("prompt", ref.name, [*prompts, *told]))
+            raise MCPError(INVALID_PARAMS, unknown("prompt", ref.name, [*prompts, *instruction_prompts]))
         return _choices(prompts[ref.name], name, prompts[ref.name].tool.parameters)
     if ref.uri == FILES_TEMPLATE and may_read_files(snapshot):
         if name != "path":
             raise MCPError(INVALID_PARAMS, unknown("argument", name, ["path"]))
-        return [one.path[1:] for one in await files_of(session)]
+        return [file.path[1:] for file in await files_of(session)]
     resources = {offer.uri: (offer, installed) for offer, installed in resources_of(snapshot)}
     if ref.uri not in resources:
         raise MCPError(INVALID_PARAMS, unknown("resource template", ref.uri, resources))
@@ -354,9 +356,9 @@ async def _values(session: Session, params: CompleteRequestParams, name: str) ->
     return _choices(installed, name, offer.variables)
 
 
-def _choices(installed: Installed, name: str, known: Iterable[str]) -> list[str]:
-    if name not in known:
-        raise MCPError(INVALID_PARAMS, unknown("argument", name, known))
+def _choices(installed: Installed, name: str, argument_names: Iterable[str]) -> list[str]:
+    if name not in argument_names:
+        raise MCPError(INVALID_PARAMS, unknown("argument", name, argument_names))
     defs = installed.tool.arguments.json_schema.get("$defs", {})
     # The tool of a resource may take the whole URI, and not what stands in a template.
     return list(_texts(parameters_of(installed).get(name, {}), defs))
@@ -368,6 +370,6 @@ def _texts(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> Iterator[str]:
         yield from _texts(cast("Mapping[str, Any]", defs.get(str(schema["$ref"]).rpartition("/")[2], {})), defs)
     for option in schema.get("anyOf", ()):
         yield from _texts(option, defs)
-    for one in (*schema.get("enum", ()), schema.get("const"), *schema.get("examples", ())):
-        if isinstance(one, str):
-            yield one
+    for choice in (*schema.get("enum", ()), schema.get("const"), *schema.get("examples", ())):
+        if isinstance(choice, str):
+            yield choice

@@ -44,11 +44,11 @@ class McpClient:
     """
 
     def __init__(
-        self, asked: ServerRequestContext[dict[str, Any], Any], params: Answering, asking: KeptStream | None = None
+        self, ctx: ServerRequestContext[dict[str, Any], Any], params: Answering, asking: KeptStream | None = None
     ) -> None:
-        self.asked: Final = asked
+        self.asked: Final = ctx
         self._asking = asking
-        self.is_modern = asked.protocol_version in MODERN_PROTOCOL_VERSIONS
+        self.is_modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         self.pending: ClientQuestion[Any] | None = None
         """The question that the call ended with."""
         # The state is this server's own: its seal was checked before any handler saw it.
@@ -61,9 +61,9 @@ class McpClient:
     @property
     def capabilities(self) -> Mapping[str, Any]:
         """Everything that the client declares, beyond what the protocol names too; read only if a handler asks."""
-        said = cast("Mapping[str, Any]", self.asked.meta or {}).get(CLIENT_CAPABILITIES_META_KEY)
-        if self.is_modern and isinstance(said, Mapping):
-            return cast("Mapping[str, Any]", said)
+        meta_capabilities = cast("Mapping[str, Any]", self.asked.meta or {}).get(CLIENT_CAPABILITIES_META_KEY)
+        if self.is_modern and isinstance(meta_capabilities, Mapping):
+            return cast("Mapping[str, Any]", meta_capabilities)
         if self._asking is not None:
             return FORMS
         declared = self.asked.session.client_capabilities
@@ -112,8 +112,8 @@ class McpClient:
 
     def approval_answer(self, approval: str) -> ElicitResult | None:
         """Return the answer to the question about a request, if this round brings one."""
-        given = self._given.get(APPROVAL_KEY) if self._approval == approval else None
-        return given if isinstance(given, ElicitResult) else None
+        answer = self._given.get(APPROVAL_KEY) if self._approval == approval else None
+        return answer if isinstance(answer, ElicitResult) else None
 
     def approval_required(
         self, approval: str, params: ElicitRequestParams, meta: dict[str, Any]
@@ -133,11 +133,11 @@ class McpClient:
         form = dict(question.form) if has_titles else _older(question.form)
         params = {"message": question.message, "requestedSchema": form}
         for _ in range(MAX_TRIES):
-            given = await asking.ask(params)
-            if given is None:
+            answer = await asking.ask(params)
+            if answer is None:
                 return ClientAnswer("cancel")
             try:
-                result = ElicitResult.model_validate(given)
+                result = ElicitResult.model_validate(answer)
             except ValidationError:
                 continue
             content = result.content or {}
@@ -150,8 +150,8 @@ class McpClient:
         raise ToolError(f"The client gave {MAX_TRIES} answers, and none fits the form.", status=422)
 
     def _answer(self, key: str) -> dict[str, Any] | None:
-        given = self._given.get(key)
-        return {"action": given.action, "content": given.content} if isinstance(given, ElicitResult) else None
+        answer = self._given.get(key)
+        return {"action": answer.action, "content": answer.content} if isinstance(answer, ElicitResult) else None
 
 
 def _older(form: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,7 +159,10 @@ def _older(form: Mapping[str, Any]) -> dict[str, Any]:
     fields = dict(form["properties"])
     for name, field in fields.items():
         if choices := field.get("oneOf"):
-            names = {"enum": [one["const"] for one in choices], "enumNames": [one["title"] for one in choices]}
+            names = {
+                "enum": [choice["const"] for choice in choices],
+                "enumNames": [choice["title"] for choice in choices],
+            }
             fields[name] = {word: value for word, value in field.items() if word != "oneOf"} | names
     return {**form, "properties": fields}
 

@@ -49,10 +49,10 @@ def seal_states(exchange: Callable[[], Exchange], keys: KeySource) -> ServerMidd
         if not is_input_required(result):
             return result  # most calls need no key
 
-        async def given(_: Asked) -> HandlerResult:
+        async def handler(_: Asked) -> HandlerResult:
             return result
 
-        return await (await boundary())(ctx, given)
+        return await (await boundary())(ctx, handler)
 
     return middleware
 

@@ -61,37 +61,40 @@ async def list_resources(session: Session, cursor: str | None) -> ListResourcesR
     ``cursor`` is the URI that the page before ended with. Raises ``MCPError`` for any other.
     """
     snapshot = await session.current()
-    found: list[Resource] = []
+    resources: list[Resource] = []
     if cursor is None:
-        found = [_resource(offer, one) for offer, one in resources_of(snapshot) if not offer.is_template]
+        resources = [
+            _resource(offer, installed) for offer, installed in resources_of(snapshot) if not offer.is_template
+        ]
     elif not cursor.startswith(FILES):
         raise MCPError(INVALID_PARAMS, f"no page begins at {cursor!r:.200}: the cursor is the one of the page before")
     files = await files_of(session)
     if cursor is not None:
         after = path_of(cursor)
-        files = [one for one in files if one.path > after]
-    room = max(PAGE - len(found), 1)
-    found += [_file(one) for one in files[:room]]
+        files = [file for file in files if file.path > after]
+    room = max(PAGE - len(resources), 1)
+    resources += [_file(file) for file in files[:room]]
     last = _uri(files[room - 1].path) if len(files) > room else None
     # Files may change at any time, by calls of others too.
     return ListResourcesResult(
-        resources=found, next_cursor=last, ttl_ms=0, cache_scope="private", _meta=hashes(snapshot)
+        resources=resources, next_cursor=last, ttl_ms=0, cache_scope="private", _meta=hashes(snapshot)
     )
 
 
 def list_templates(snapshot: Snapshot) -> ListResourceTemplatesResult:
     """Return the templates in play, and that of the session's files for those who may read them."""
-    found = [_template(offer, one) for offer, one in resources_of(snapshot) if offer.is_template]
+    templates = [_template(offer, installed) for offer, installed in resources_of(snapshot) if offer.is_template]
     if may_read_files(snapshot):
         about = "A file of the session, by its path."
-        found.append(ResourceTemplate(uri_template=FILES_TEMPLATE, name="files", title="Files", description=about))
-    return ListResourceTemplatesResult(resource_templates=found, _meta=hashes(snapshot), **freshness(snapshot))
+        templates.append(ResourceTemplate(uri_template=FILES_TEMPLATE, name="files", title="Files", description=about))
+    return ListResourceTemplatesResult(resource_templates=templates, _meta=hashes(snapshot), **freshness(snapshot))
 
 
 def list_offered(snapshot: Snapshot) -> list[Resource | ResourceTemplate]:
     """Return everything in play that both lists have beside files."""
     return [
-        _template(offer, one) if offer.is_template else _resource(offer, one) for offer, one in resources_of(snapshot)
+        _template(offer, installed) if offer.is_template else _resource(offer, installed)
+        for offer, installed in resources_of(snapshot)
     ]
 
 
@@ -125,7 +128,7 @@ async def files_of(session: Session) -> list[FileStat]:
     """Return the session's files by path; none for a caller who may not read them."""
     if not may_read_files(session.snapshot):
         return []
-    return [one for one in await session.files.list(recursive=True) if not one.is_directory]
+    return [file for file in await session.files.list(recursive=True) if not file.is_directory]
 
 
 def _resource(offer: McpResource, installed: Installed) -> Resource:
@@ -168,9 +171,11 @@ def path_of(uri: str) -> str:
 async def _read_file(exchange: Exchange, uri: str, client: McpClient) -> Contents:
     session = exchange.session
     if not may_read_files(session.snapshot):
-        who = session.snapshot.principal.id
+        principal_id = session.snapshot.principal.id
         raise MCPError(
-            INVALID_PARAMS, f"Permission denied: {who} lacks the permission {READ_PERMISSION}", data={"uri": uri}
+            INVALID_PARAMS,
+            f"Permission denied: {principal_id} lacks the permission {READ_PERMISSION}",
+            data={"uri": uri},
         )
     try:
         stat = await session.files.stat(path_of(uri))
@@ -205,7 +210,7 @@ def _decoded(content: bytes) -> str | None:
 
 def _contents(offer: McpResource, installed: Installed, uri: str, data: Any) -> list[Contents]:  # JSON data
     if gives_content(installed.tool):
-        return [_piece(offer, uri, one) for one in pieces_of(data)]
+        return [_piece(offer, uri, piece) for piece in pieces_of(data)]
     if isinstance(data, str):
         return [TextResourceContents(uri=uri, mime_type=offer.media_type or "text/plain", text=data)]
     text = json.dumps(data, ensure_ascii=False)

@@ -56,24 +56,24 @@ async def answer(ended: Ended, page: Callable[[str], str] | None = None) -> Call
         if page is not None and (approval := approval_of(error)) is not None:
             meta[f"{PREFIX}approval_url"] = url = page(approval)
             text += f"\nIt is decided at {url}"
-        told = await ended.session.for_model(messages.record, text, after=f"\n{_named(error)}")
-        if told.is_cut:
-            shape["message"] = told.text
+        rendered_error = await ended.session.for_model(messages.record, text, after=f"\n{_named(error)}")
+        if rendered_error.is_cut:
+            shape["message"] = rendered_error.text
             shape.pop("fields", None)
-            meta[f"{PREFIX}file"] = told.file
-        return CallToolResult(content=[TextContent(text=told.text)], is_error=True, _meta=meta)
+            meta[f"{PREFIX}file"] = rendered_error.file
+        return CallToolResult(content=[TextContent(text=rendered_error.text)], is_error=True, _meta=meta)
     # Structured content is for programs and stays whole: it must match the tool's output schema, and clients that check
     # it would fail a call whose effects have happened. For a host that passes it to a model, the file shows that the
     # text is the version meant for models.
     structure = None if gives_content(messages.called) else _structured(messages.called, reply)
     if reply is None:
         return CallToolResult(content=[], structured_content=structure, _meta=meta)
-    shown = await show(ended.session, messages.record, messages.result.content, reply.data)
-    if shown.is_cut:
-        meta[f"{PREFIX}file"] = shown.file
+    rendered = await show(ended.session, messages.record, messages.result.content, reply.data)
+    if rendered.is_cut:
+        meta[f"{PREFIX}file"] = rendered.file
     if foreign is not None and foreign.note is not None:
         meta[NOTE] = foreign.note
-    return CallToolResult(content=shown.blocks, structured_content=structure, _meta=meta)
+    return CallToolResult(content=rendered.blocks, structured_content=structure, _meta=meta)
 
 
 async def _pass_on(ended: Ended, foreign: ForeignResult, meta: dict[str, Any]) -> CallToolResult:
@@ -90,9 +90,9 @@ async def _pass_on(ended: Ended, foreign: ForeignResult, meta: dict[str, Any]) -
     if foreign.note is not None:
         meta[NOTE] = foreign.note
         blocks.append({"type": "text", "text": f"[{foreign.note}]"})
-    shown = await show_foreign(ended.session, ended.messages.record, blocks)
-    if shown.is_cut:
-        meta[f"{PREFIX}file"] = shown.file
+    rendered = await show_foreign(ended.session, ended.messages.record, blocks)
+    if rendered.is_cut:
+        meta[f"{PREFIX}file"] = rendered.file
         if error is not None:
             meta[f"{PREFIX}error"] |= {"message": "The text of the error is cut; the file has all of it."}
     tool = ended.messages.called
@@ -104,7 +104,7 @@ async def _pass_on(ended: Ended, foreign: ForeignResult, meta: dict[str, Any]) -
     own_meta = {name: value for name, value in foreign.meta.items() if not name.startswith(_OF_CONNECTIONS)}
     is_error = error is not None or not foreign.fits_schema
     return CallToolResult(
-        content=shown.blocks, structured_content=structure, is_error=is_error, _meta={**own_meta, **meta}
+        content=rendered.blocks, structured_content=structure, is_error=is_error, _meta={**own_meta, **meta}
     )
 
 

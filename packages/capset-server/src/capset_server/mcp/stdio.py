@@ -112,9 +112,9 @@ class _Wire:
         error = ErrorData(code=REQUEST_CANCELLED, message="Request cancelled")
         await answers.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=request.id, error=error)))
 
-    def _settle(self, asked: RequestId | None) -> None:
-        if asked is not None:
-            self._open.discard(asked)
+    def _settle(self, request_id: RequestId | None) -> None:
+        if request_id is not None:
+            self._open.discard(request_id)
         self._answered.set()
 
     async def _message(self, line: bytes) -> SessionMessage | None:

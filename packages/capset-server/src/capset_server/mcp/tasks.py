@@ -132,24 +132,24 @@ class Tasks:
             meta[f"{PREFIX}approval_url"] = url(approval)
         return {"resultType": "task", **await self._working(call, exchange.approvals), "_meta": meta}
 
-    async def get(self, asked: Asked, params: TaskParams, exchange: Exchange) -> dict[str, Any]:
+    async def get(self, ctx: Asked, params: TaskParams, exchange: Exchange) -> dict[str, Any]:
         """Answer ``tasks/get``: let the call of a task go on if that is decided, and return how it stands."""
-        call = await self._find(asked, params, exchange)
+        call = await self._find(ctx, params, exchange)
         if call.is_waiting:
             return await self._working(call, exchange.approvals)
         return await self._state(call, exchange)
 
-    async def update(self, asked: Asked, params: TaskUpdateParams, exchange: Exchange) -> dict[str, Any]:
+    async def update(self, ctx: Asked, params: TaskUpdateParams, exchange: Exchange) -> dict[str, Any]:
         """Answer ``tasks/update``: no task has asked anything, and responses to nothing are ignored."""
-        await self._find(asked, params, exchange)
+        await self._find(ctx, params, exchange)
         return {"resultType": "complete"}
 
-    async def cancel(self, asked: Asked, params: TaskParams, exchange: Exchange) -> dict[str, Any]:
+    async def cancel(self, ctx: Asked, params: TaskParams, exchange: Exchange) -> dict[str, Any]:
         """Answer ``tasks/cancel``: end the request of a call that has not gone on, or the call if it runs here."""
-        call = await self._find(asked, params, exchange)
-        found = self._running.get(call.request.id)
-        if found is not None:
-            found.cancel()
+        call = await self._find(ctx, params, exchange)
+        task_run = self._running.get(call.request.id)
+        if task_run is not None:
+            task_run.cancel()
         elif not call.is_forgotten:
             with CancelScope(shield=True):  # what is reserved has an outcome, even if its client leaves now
                 if await call.reserve() is None:
@@ -157,21 +157,21 @@ class Tasks:
                     await call.withdraw()
         return {"resultType": "complete"}
 
-    async def _find(self, asked: Asked, params: TaskParams, exchange: Exchange) -> SuspendedCall:
+    async def _find(self, ctx: Asked, params: TaskParams, exchange: Exchange) -> SuspendedCall:
         """Return the call of a task. Raises ``MCPError`` if it is none of this caller's, without saying why."""
-        if asked.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            raise MCPError(METHOD_NOT_FOUND, "Method not found", asked.method)
-        declared = cast("Mapping[str, Any]", asked.meta or {}).get(CLIENT_CAPABILITIES_META_KEY)
+        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            raise MCPError(METHOD_NOT_FOUND, "Method not found", ctx.method)
+        declared = cast("Mapping[str, Any]", ctx.meta or {}).get(CLIENT_CAPABILITIES_META_KEY)
         if not (isinstance(declared, Mapping) and declares_tasks(cast("Mapping[str, Any]", declared))):
             required: dict[str, Any] = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
             raise MCPError(
                 MISSING_REQUIRED_CLIENT_CAPABILITY, f"This needs a client with the extension {TASKS}", required
             )
-        _check_header(asked, params.task_id)
-        approval, _, given = params.task_id.partition(".")
+        _check_header(ctx, params.task_id)
+        approval, _, signature = params.task_id.partition(".")
         session = exchange.session
         missing = MCPError(INVALID_PARAMS, "There is no such task of this caller, or it has expired")
-        if len(params.task_id) > _MAX_ID or not await is_sealed(self._keys, given, _PURPOSE, approval, session.id):
+        if len(params.task_id) > _MAX_ID or not await is_sealed(self._keys, signature, _PURPOSE, approval, session.id):
             raise missing
         try:
             call = await session.suspended(approval)
@@ -183,54 +183,54 @@ class Tasks:
 
     async def _state(self, call: SuspendedCall, exchange: Exchange) -> dict[str, Any]:
         approval = call.request.id
-        found = self._running.get(approval)
-        if found is None:
+        task_run = self._running.get(approval)
+        if task_run is None:
             if call.is_forgotten:
                 raise MCPError(INVALID_PARAMS, "There is no such task of this caller, or it has expired")
-            kept = await _reserve(call)
-            if kept is None:
-                found = self._start(call, exchange.session)
-            elif kept.status is not None:
-                return await self._over(call, _outcome_of(kept), kept.digest, kept.created_at)
+            stored_reply = await _reserve(call)
+            if stored_reply is None:
+                task_run = self._start(call, exchange.session)
+            elif stored_reply.status is not None:
+                return await self._over(call, _outcome_of(stored_reply), stored_reply.digest, stored_reply.created_at)
             else:
-                found = self._running.get(approval)  # it began while the store was asked
-        if found is None or found.task is None:
+                task_run = self._running.get(approval)  # it began while the store was asked
+        if task_run is None or task_run.task is None:
             record = await call.broken_off()
             if record is None:
                 return await self._working(call, exchange.approvals)
             unknown = _failed(f"What came of the call is not known; its record is {record}")
             return await self._over(call, unknown, call.digest)
-        done, _ = await asyncio.wait([found.task], timeout=WAIT_SECONDS)
-        if not done or found.outcome.get("status") == "working":
-            return {**await self._working(call, exchange.approvals), **found.outcome}
-        return await self._over(call, found.outcome, found.digest)
+        done, _ = await asyncio.wait([task_run.task], timeout=WAIT_SECONDS)
+        if not done or task_run.outcome.get("status") == "working":
+            return {**await self._working(call, exchange.approvals), **task_run.outcome}
+        return await self._over(call, task_run.outcome, task_run.digest)
 
     def _start(self, call: SuspendedCall, session: Session) -> _TaskRun:
         """Let a reserved call go on, in a task of the kernel's: a client that leaves does not end it."""
-        found = self._running[call.request.id] = _TaskRun(call.digest)
-        found.task = call.spawn(self._go_on(found, call, session))
-        return found
+        task_run = self._running[call.request.id] = _TaskRun(call.digest)
+        task_run.task = call.spawn(self._go_on(task_run, call, session))
+        return task_run
 
-    async def _go_on(self, found: _TaskRun, call: SuspendedCall, session: Session) -> None:
+    async def _go_on(self, task_run: _TaskRun, call: SuspendedCall, session: Session) -> None:
         approval, record = call.request.id, None
         try:
             try:
-                with found.calling():
+                with task_run.calling():
                     ended = await _call_again(call, session)
                 record = ended.messages.record
                 if ended.messages.result.refused and ended.error is not None and ended.error.retryable:
-                    found.outcome = _later(ended.error)
+                    task_run.outcome = _later(ended.error)
                     return await call.release()
-                found.outcome = {"status": "completed", "result": await _result_of(ended)}
+                task_run.outcome = {"status": "completed", "result": await _result_of(ended)}
             except asyncio.CancelledError:
                 cut_off = _failed("The server was stopped while the call ran: its record says what is known of it")
-                found.outcome = {"status": "cancelled"} if found.is_cancelled else cut_off
-                if found.is_cancelled:
+                task_run.outcome = {"status": "cancelled"} if task_run.is_cancelled else cut_off
+                if task_run.is_cancelled:
                     await call.withdraw()  # where the handler had not started
             except Exception as error:
-                found.outcome = _failed_with(error)
-            status = 200 if found.outcome["status"] == "completed" else 500
-            await call.keep(json.dumps(found.outcome), status=status, record=record)
+                task_run.outcome = _failed_with(error)
+            status = 200 if task_run.outcome["status"] == "completed" else 500
+            await call.keep(json.dumps(task_run.outcome), status=status, record=record)
         except CapsetError as error:
             _log.error("the outcome of the task %s was not kept: %s", approval, error.message)
         finally:
@@ -239,15 +239,15 @@ class Tasks:
     async def _working(self, call: SuspendedCall, approvals: ApprovalAccess) -> dict[str, Any]:
         request = call.request
         if call.is_waiting:
-            said = f"{request.tool!r} waits for an approval: {request.reason[:_MAX_MESSAGE]}"
+            message = f"{request.tool!r} waits for an approval: {request.reason[:_MAX_MESSAGE]}"
             if approvals.url is not None:
-                said = f"{said.removesuffix('.')}. It is decided at {approvals.url(request.id)}"
+                message = f"{message.removesuffix('.')}. It is decided at {approvals.url(request.id)}"
         else:
-            said = f"{request.tool!r} runs"
+            message = f"{request.tool!r} runs"
         return {
             **await self._task(request),
             "status": "working",
-            "statusMessage": said,
+            "statusMessage": message,
             "lastUpdatedAt": request.decided_at or request.created_at,
             "ttlMs": _milliseconds(request.created_at, request.expires_at),
             "pollIntervalMs": POLL_MS,
@@ -265,8 +265,8 @@ class Tasks:
             )
         request = call.request
         last = since or request.decided_at or request.expires_at
-        left = _milliseconds(request.created_at, last) + round(KEPT.total_seconds() * 1000)
-        return {**await self._task(request), **outcome, "lastUpdatedAt": last, "ttlMs": left}
+        ttl = _milliseconds(request.created_at, last) + round(KEPT.total_seconds() * 1000)
+        return {**await self._task(request), **outcome, "lastUpdatedAt": last, "ttlMs": ttl}
 
     async def _task(self, request: ApprovalRow) -> dict[str, Any]:
         sealed = await seal(self._keys, _PURPOSE, request.id, request.session)
@@ -306,14 +306,14 @@ async def _call_again(call: SuspendedCall, session: Session) -> Ended:
 
 async def _result_of(ended: Ended) -> dict[str, Any]:
     """Return the result as ``tools/call`` would have given it."""
-    shown = (await answer(ended)).model_dump(by_alias=True, mode="json", exclude_none=True)
-    return serialize_server_result("tools/call", LATEST_MODERN_VERSION, shown)
+    dumped = (await answer(ended)).model_dump(by_alias=True, mode="json", exclude_none=True)
+    return serialize_server_result("tools/call", LATEST_MODERN_VERSION, dumped)
 
 
-def _outcome_of(kept: ReplyRow) -> Mapping[str, Any]:
-    if kept.body is not None:
-        return json.loads(kept.body)
-    return _failed(f"The call was made, but its result was too large to be kept; its record is {kept.record}")
+def _outcome_of(stored_reply: ReplyRow) -> Mapping[str, Any]:
+    if stored_reply.body is not None:
+        return json.loads(stored_reply.body)
+    return _failed(f"The call was made, but its result was too large to be kept; its record is {stored_reply.record}")
 
 
 def _later(error: CapsetError) -> dict[str, Any]:
@@ -330,15 +330,15 @@ def _failed_with(error: Exception) -> dict[str, Any]:
     if not isinstance(error, MCPError | CapsetError):
         _log.error("a task failed", exc_info=error)
         return _failed("Internal error; the log has the details")
-    told = error if isinstance(error, MCPError) else MCPError(INTERNAL_ERROR, public_text(error, "tasks/get"))
-    said = modern_error_data(told)
-    shape = said.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return {"status": "failed", "statusMessage": said.message, "error": shape}
+    mcp_error = error if isinstance(error, MCPError) else MCPError(INTERNAL_ERROR, public_text(error, "tasks/get"))
+    error_data = modern_error_data(mcp_error)
+    shape = error_data.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return {"status": "failed", "statusMessage": error_data.message, "error": shape}
 
 
-def _check_header(asked: Asked, task_id: str) -> None:
+def _check_header(ctx: Asked, task_id: str) -> None:
     """Raise ``MCPError`` unless ``Mcp-Name`` names the task, where there are headers: others route by it."""
-    request = cast("object", asked.request)
+    request = cast("object", ctx.request)
     if isinstance(request, Request) and decode_header_value(request.headers.get(MCP_NAME_HEADER)) != task_id:
         raise MCPError(HEADER_MISMATCH, f"{MCP_NAME_HEADER} header does not match the request body's taskId parameter")
 

@@ -134,7 +134,7 @@ async def call_tool(
 
 def _approval(params: CallToolRequestParams) -> str | None:
     """Return the approval id that the client gives; only the approval service knows whether it is approved."""
-    given = (params.meta or {}).get(APPROVAL)
-    if given is not None and not isinstance(given, str):
+    approval = (params.meta or {}).get(APPROVAL)
+    if approval is not None and not isinstance(approval, str):
         raise MCPError(INVALID_PARAMS, f"_meta: {APPROVAL} is the id of a request for an approval, a text")
-    return given
+    return approval

@@ -113,9 +113,9 @@ def _writer_of(stream: BinaryIO) -> Callable[[bytes], object]:
 
 
 def _write_to(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
+    remaining = memoryview(data)
+    while remaining:
         try:
-            left = left[os.write(descriptor, left) :]
+            remaining = remaining[os.write(descriptor, remaining) :]
         except BlockingIOError:  # another process has made the pipe non-blocking
             select.select([], [descriptor], [])

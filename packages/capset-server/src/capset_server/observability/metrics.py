@@ -106,20 +106,20 @@ class Metrics:
         tally.calls_running += 1
         return tally
 
-    def joined(self, kept: Tally) -> None:
+    def joined(self, state: Tally) -> None:
         """Do nothing: a call is counted once, wherever it runs."""
 
-    def ended(self, call: Invocation, kept: Tally) -> None:
+    def ended(self, call: Invocation, state: Tally) -> None:
         """Count a call that has ended."""
-        kept.calls_running -= 1
+        state.calls_running -= 1
         tool, ended = call.compiled.tool, call.ended
         if ended is None:
             return
         name = tool.name if tool is not None and tool.name in self._names() else OTHER_TOOL
-        kept.calls[name, tool.effect if tool is not None else "none", str(ended.outcome)] += 1
-        kept.call_durations[name].add(ended.duration_us / 1e6)
+        state.calls[name, tool.effect if tool is not None else "none", str(ended.outcome)] += 1
+        state.call_durations[name].add(ended.duration_us / 1e6)
 
-    def left(self, kept: Tally) -> None:
+    def left(self, state: Tally) -> None:
         """Do nothing: no context was changed."""
 
     def asked(self) -> None:
@@ -162,7 +162,7 @@ class Metrics:
 
     def _names_in(self, registry: Registry) -> set[str]:
         kernel = self.service.kernel
-        names = {tool.name for one in registry.capabilities.values() for tool in one.every_tool}
+        names = {tool.name for capability in registry.capabilities.values() for tool in capability.every_tool}
         for agent in registry.agents.values():
             try:
                 names |= {tool.name for tool in kernel.bind(kernel.compose(agent)).by_tool}
@@ -245,14 +245,14 @@ class _WholeServer(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric family with its current values."""
-        found, service = self._metrics, self._metrics.service
+        metrics, service = self._metrics, self._metrics.service
         yield CounterMetricFamily(
             "capset_abandoned", "Tasks and threads that did not end when they were cancelled.", service.kernel.abandoned
         )
         yield from self._threads()
-        yield GaugeMetricFamily("capset_http_requests_running", "Requests without an end.", found.requests_running)
+        yield GaugeMetricFamily("capset_http_requests_running", "Requests without an end.", metrics.requests_running)
         yield CounterMetricFamily(
-            "capset_log_lines_lost", "Lines of the log that were not read in time, and dropped.", found.log.lost
+            "capset_log_lines_lost", "Lines of the log that were not read in time, and dropped.", metrics.log.lost
         )
         yield GaugeMetricFamily(
             "capset_followers", "Open streams of events of sessions.", service.turns.followers.count

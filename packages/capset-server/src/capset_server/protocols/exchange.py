@@ -60,8 +60,8 @@ class AgentExchange:
         """
         kernel, bell = self.service.kernel, self.service.turns.bell
         credential = FollowerCredential(self.service.callers, self.caller, self.request_info.header(b"authorization"))
-        found = follow(kernel, bell, self.row.id, self.after, turn=self.turn, waits=waits, credential=credential)
-        async with aclosing(found) as rows:
+        events = follow(kernel, bell, self.row.id, self.after, turn=self.turn, waits=waits, credential=credential)
+        async with aclosing(events) as rows:
             async for row in rows:
                 if isinstance(row, Gap):
                     raise NotFound(f"the events {row.after + 1} to {row.last} of this session are not kept any more")
@@ -113,38 +113,42 @@ async def decide(
     waited for, or another turn than ``turn`` waits.
     """
     service.turns.check_runner()
-    for one in answers.values():
-        checked_note(one.note)
-    found = await newest_event(service, row, "turn.suspended")
-    if found is None:
+    for decision in answers.values():
+        checked_note(decision.note)
+    event = await newest_event(service, row, "turn.suspended")
+    if event is None:
         raise Conflict("no turn of this session waits for an approval: send a message instead")
-    if turn not in (None, found.turn):  # before anything is decided
+    if turn not in (None, event.turn):  # before anything is decided
         raise Conflict("the turn of that response is over: send a message instead")
-    data: dict[str, Any] = from_json(found.data)
-    answers = {data["calls"].get(one, one): answer for one, answer in answers.items()}
-    if unknown := [one for one in answers if one not in data["approvals"]]:
+    data: dict[str, Any] = from_json(event.data)
+    answers = {data["calls"].get(approval_id, approval_id): answer for approval_id, answer in answers.items()}
+    if unknown := [approval_id for approval_id in answers if approval_id not in data["approvals"]]:
         raise NotFound(f"this session does not wait for the approval {unknown[0]!r}")
     waiting = await service.turns.turns.waiting(row)
     undecided = () if waiting is None else waiting[1]
     pending = [approval.id for approval in undecided]
-    if left := [one for one in pending if one not in answers]:
+    if remaining := [approval_id for approval_id in pending if approval_id not in answers]:
         raise TurnSuspended(
-            f"the turn {found.turn!r} waits for an approval: {', '.join(left)}; have it decided, then ask again",
-            approvals=left,
+            f"the turn {event.turn!r} waits for an approval: {', '.join(remaining)}; have it decided, then ask again",
+            approvals=remaining,
         )
     if pending:
         caller.check("capset:approve")
     for approval in undecided:
         check_chat_answer(approval, answers[approval.id])
-    decided = [await service.kernel.approvals.decide(one, answers[one], by=caller.principal) for one in pending]
+    decided = [
+        await service.kernel.approvals.decide(approval_id, answers[approval_id], by=caller.principal)
+        for approval_id in pending
+    ]
     service.turns.turns.wake()
-    if left := [one.id for one in decided if one.status == "pending"]:
+    if remaining := [outcome.id for outcome in decided if outcome.status == "pending"]:
         raise TurnSuspended(
-            f"the turn {found.turn!r} waits for further approvals: {', '.join(left)}; yours counts, ask again once "
+            f"the turn {event.turn!r} waits for further approvals: {', '.join(remaining)}; yours counts, "
+            "ask again once "
             "others have given theirs",
-            approvals=left,
+            approvals=remaining,
         )
-    return AgentExchange(service, caller, row, found.turn, found.seq, request_context(request.scope))
+    return AgentExchange(service, caller, row, event.turn, event.seq, request_context(request.scope))
 
 
 async def follow_turn(service: Service, caller: Caller, row: SessionRow, request: Request) -> AgentExchange | None:
@@ -165,9 +169,9 @@ async def newest_event(service: Service, row: SessionRow, *types: str) -> EventR
     last = (await events.read(row.id, after=0, limit=1)).last
     while last > 0:
         page = await events.read(row.id, after=max(last - _WINDOW, 0), limit=_WINDOW)
-        for one in reversed(page.items):
-            if one.type in types:
-                return one
+        for event in reversed(page.items):
+            if event.type in types:
+                return event
         last -= _WINDOW
     return None
 

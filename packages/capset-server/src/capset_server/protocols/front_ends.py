@@ -119,11 +119,11 @@ class Resumed(_Sent):
     @property
     def answer(self) -> Answer:
         """The answer; what was cancelled is rejected."""
-        given = self.payload
-        if self.status == "cancelled" or given is None:
+        payload = self.payload
+        if self.status == "cancelled" or payload is None:
             return Answer(approved=False, note="cancelled")
         return Answer(
-            approved=given.approved, arguments=given.edited_args if given.approved else None, note=given.reason
+            approved=payload.approved, arguments=payload.edited_args if payload.approved else None, note=payload.reason
         )
 
 
@@ -153,18 +153,21 @@ async def run_agui(service: Served, caller: Calls, id: Id, body: Given, request:
 
     from capset_server.protocols.native_events import AguiEventStream
 
-    given = _read(AguiInput, body)
+    agui_input = _read(AguiInput, body)
     run = RunAgentInput(
-        thread_id=given.thread_id, run_id=given.run_id, protocol_version=given.protocol_version, messages=[]
+        thread_id=agui_input.thread_id,
+        run_id=agui_input.run_id,
+        protocol_version=agui_input.protocol_version,
+        messages=[],
     )
     stream = AguiEventStream(run)
-    answers = {one.interrupt_id.removeprefix("int-"): one.answer for one in given.resume or ()}
+    answers = {entry.interrupt_id.removeprefix("int-"): entry.answer for entry in agui_input.resume or ()}
     # Activities tell of what goes on, and are no part of the conversation.
-    newest = next((message for message in reversed(given.messages) if message.get("role") != "activity"), None)
+    newest = next((message for message in reversed(agui_input.messages) if message.get("role") != "activity"), None)
     if newest is None and not answers:
-        return await _tell_thread(service, caller, id, given.thread_id, request, stream)
+        return await _tell_thread(service, caller, id, agui_input.thread_id, request, stream)
     message = None if newest is None else _read(SentMessage, newest)
-    return await _exchange(service, caller, id, given.thread_id, message, answers, request, stream)
+    return await _exchange(service, caller, id, agui_input.thread_id, message, answers, request, stream)
 
 
 @router.post("/{id}/ai-sdk")
@@ -173,12 +176,16 @@ async def run_ai_sdk(service: Served, caller: Calls, id: Id, body: Given, reques
     _check_encoders(service)
     from capset_server.protocols.native_events import AiSdkEventStream
 
-    given = _read(AiSdkInput, body)
-    newest = _read(SentMessage, given.messages[-1])
-    replies = [one.approval for one in newest.parts if one.state == "approval-responded" and one.approval is not None]
-    answers = {one.id: Answer(approved=one.approved, note=one.reason) for one in replies if one.approved is not None}
+    sdk_input = _read(AiSdkInput, body)
+    newest = _read(SentMessage, sdk_input.messages[-1])
+    replies = [
+        part.approval for part in newest.parts if part.state == "approval-responded" and part.approval is not None
+    ]
+    answers = {
+        reply.id: Answer(approved=reply.approved, note=reply.reason) for reply in replies if reply.approved is not None
+    }
     stream = AiSdkEventStream(sdk_version=_VERSION)
-    return await _exchange(service, caller, id, given.id, newest, answers, request, stream)
+    return await _exchange(service, caller, id, sdk_input.id, newest, answers, request, stream)
 
 
 @router.get("/{id}/ai-sdk/{thread}")

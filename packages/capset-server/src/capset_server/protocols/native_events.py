@@ -96,10 +96,10 @@ class AguiEventStream(AGUIEventStream[Any, Any]):
 
     async def handle_event(self, event: NativeEvent) -> AsyncGenerator[BaseEvent]:
         """Yield what tells of an event."""
-        async for one in super().handle_event(event):
-            if isinstance(one, TextMessageStartEvent | ReasoningMessageStartEvent):
-                self._told.append(one.message_id)
-            yield one
+        async for ag_event in super().handle_event(event):
+            if isinstance(ag_event, TextMessageStartEvent | ReasoningMessageStartEvent):
+                self._told.append(ag_event.message_id)
+            yield ag_event
 
     async def before_response(self) -> AsyncGenerator[BaseEvent]:
         """Begin a step."""
@@ -112,8 +112,8 @@ class AguiEventStream(AGUIEventStream[Any, Any]):
         if isinstance(event, DiscardedEvent):
             event.messages = tuple(self._told)
             self._told.clear()
-        async for one in super().handle_custom_event(event):
-            yield one
+        async for ag_event in super().handle_custom_event(event):
+            yield ag_event
 
 
 class RunFailed(CapsetError):
@@ -204,10 +204,10 @@ class _Run:
             raise RunCancelled(stop.message)
         output: Any = self._said
         if stop.status == "waiting":
-            calls = [(one, use) for one in self._asked for use in one.uses]
+            calls = [(request, use) for request in self._asked for use in request.uses]
             output = DeferredToolRequests(
                 approvals=[_part(use) for _, use in calls],
-                metadata={use.id: {"approval": one.data["id"], **one.data} for one, use in calls},
+                metadata={use.id: {"approval": request.data["id"], **request.data} for request, use in calls},
             )
         answer = ModelResponse(parts=[TextPart(self._said)], finish_reason="stop")
         return AgentRunResultEvent(_RESULT.validate_python({"output": output, "messages": [answer]}))

@@ -59,13 +59,13 @@ Given = Annotated[dict[str, Any], Body()]
 @router.get("/models")
 async def list_models(service: Served, caller: Calls) -> JSONResponse:
     """List the agents that take sessions, as models."""
-    found = [_model(agent.name, 0) for agent in service.agents.defined]
+    models = [_model(agent.name, 0) for agent in service.agents.defined]
     query = AgentQuery(caller.principal.org, "active", None, _PAGE, None, PAGE_BYTES)
     while True:
         page = await service.kernel.store.agents.list(query)
-        found += [_model(row.id, _seconds(row.created_at)) for row in page.items]
+        models += [_model(row.id, _seconds(row.created_at)) for row in page.items]
         if page.next is None:
-            return JSONResponse({"object": "list", "data": found})
+            return JSONResponse({"object": "list", "data": models})
         query = replace(query, before=page.next)
 
 
@@ -79,37 +79,37 @@ async def get_model(service: Served, caller: Calls, id: Id) -> JSONResponse:
 @router.post("/responses")
 async def create_response(service: Served, caller: Calls, body: Given, request: Request) -> ExchangeResponse:
     """Tell an agent something, or decide what its turn waits for, and answer with what it did."""
-    given, ignored = read_input(ResponsesInput, body, takes_system_texts=service.takes_system_texts)
-    asked = asked_of(given)
-    if asked.message is None and asked.context is not None:
+    response_input, ignored = read_input(ResponsesInput, body, takes_system_texts=service.takes_system_texts)
+    agent_request = asked_of(response_input)
+    if agent_request.message is None and agent_request.context is not None:
         ignored = [*ignored, "instructions"]  # they go with a message
     previous = None
-    if given.previous_response_id is not None:
-        previous = await _place(service, caller, _RESPONSE, given.previous_response_id)
-        _check_agent(previous.row, given.model)
+    if response_input.previous_response_id is not None:
+        previous = await _place(service, caller, _RESPONSE, response_input.previous_response_id)
+        _check_agent(previous.row, response_input.model)
     leave = service.turns.followers.join(caller.principal)
     try:
-        if asked.message is not None:
+        if agent_request.message is not None:
             if previous is None:
-                row = await _new_session(service, caller, given.model, request)
-                content = content_of(asked.message, asked.context)
+                row = await _new_session(service, caller, response_input.model, request)
+                content = content_of(agent_request.message, agent_request.context)
                 exchange = await begin_exchange(service, caller, row, request, content)
             else:
-                find = partial(_going_on, service, caller, previous, asked.message, asked.context)
+                find = partial(_going_on, service, caller, previous, agent_request.message, agent_request.context)
                 exchange = await begin_found_exchange(service, caller, previous.row.id, find, request)
             place = _Place(exchange.row, exchange.turn, exchange.after + 1, exchange.after, service.kernel.now())
         elif previous is not None:
-            exchange = await decide(service, caller, previous.row, request, asked.answers, turn=previous.turn)
+            exchange = await decide(service, caller, previous.row, request, agent_request.answers, turn=previous.turn)
             place = replace(previous, after=exchange.after)
         else:
             raise InvalidArguments("input has no message: send one, or name the response that is to go on")
         answer = _Answer(exchange, place)
-        builder = answer.response_builder(given.previous_response_id, background=given.background)
+        builder = answer.response_builder(response_input.previous_response_id, background=response_input.background)
         headers = _naming(ignored)
-        if given.stream:
+        if response_input.stream:
             return ExchangeResponse(exchange, leave, parts=answer.response_events(builder), headers=headers)
-        whole = partial(answer.whole_response, builder, waits=not given.background)
-        return ExchangeResponse(exchange, leave, whole=whole, headers=headers)
+        complete_answer = partial(answer.whole_response, builder, waits=not response_input.background)
+        return ExchangeResponse(exchange, leave, whole=complete_answer, headers=headers)
     except BaseException:
         leave()
         raise
@@ -135,26 +135,26 @@ async def cancel_response(service: Served, caller: Calls, id: Id, request: Reque
 @router.post("/chat/completions")
 async def create_completion(service: Served, caller: Calls, body: Given, request: Request) -> ExchangeResponse:
     """Tell an agent something, and answer with its text."""
-    given, ignored = read_input(ChatInput, body, takes_system_texts=service.takes_system_texts)
-    known, headers = given.metadata.session, _naming(ignored)
+    chat_input, ignored = read_input(ChatInput, body, takes_system_texts=service.takes_system_texts)
+    session_id, headers = chat_input.metadata.session, _naming(ignored)
     leave = service.turns.followers.join(caller.principal)
     try:
-        if len(given.spoken) > 1:
-            find = partial(_conversation, service, caller, given)
+        if len(chat_input.spoken) > 1:
+            find = partial(_conversation, service, caller, chat_input)
             keys = hashlib.sha256(f"completions\0{caller.identity}".encode(errors="replace")).hexdigest()
             exchange = await begin_found_exchange(service, caller, keys, find, request)
         else:
-            if known is None:
-                row = await _new_session(service, caller, given.model, request)
+            if session_id is None:
+                row = await _new_session(service, caller, chat_input.model, request)
             else:
-                row = await service.session_row(caller, known)
-                _check_agent(row, given.model)
-            content = await _content(service, row, given.spoken[-1], given.context)
+                row = await service.session_row(caller, session_id)
+                _check_agent(row, chat_input.model)
+            content = await _content(service, row, chat_input.spoken[-1], chat_input.context)
             exchange = await begin_exchange(service, caller, row, request, content)
         place = _Place(exchange.row, exchange.turn, exchange.after + 1, exchange.after, service.kernel.now())
         answer = _Answer(exchange, place)
-        if given.stream:
-            parts = answer.chunks(with_usage=given.stream_options.include_usage)
+        if chat_input.stream:
+            parts = answer.chunks(with_usage=chat_input.stream_options.include_usage)
             return ExchangeResponse(exchange, leave, parts=parts, headers=headers)
         return ExchangeResponse(exchange, leave, whole=answer.whole_completion, headers=headers)
     except BaseException:
@@ -194,12 +194,12 @@ class _Answer:
     def response_builder(self, previous: str | None, *, background: bool = False) -> ResponseBuilder:
         """Return the builder of a response."""
         at = self._place
-        own = f"resp_{at.row.id}_{at.first}_{at.after}"
-        return ResponseBuilder(own, self._agent, _seconds(at.began_at), previous, background, self._metadata)
+        response_id = f"resp_{at.row.id}_{at.first}_{at.after}"
+        return ResponseBuilder(response_id, self._agent, _seconds(at.began_at), previous, background, self._metadata)
 
     def _completion_builder(self) -> CompletionBuilder:
-        own = f"chatcmpl-{self._place.row.id}_{self._place.first}"
-        return CompletionBuilder(own, self._agent, _seconds(self._place.began_at), self._metadata)
+        completion_id = f"chatcmpl-{self._place.row.id}_{self._place.first}"
+        return CompletionBuilder(completion_id, self._agent, _seconds(self._place.began_at), self._metadata)
 
     async def response_events(self, builder: ResponseBuilder) -> AsyncGenerator[bytes]:
         """Yield the events of a response."""
@@ -225,8 +225,8 @@ class _Answer:
             for chunk in builder.add(item):
                 yield _sse(chunk)
             if builder.is_broken:
-                told = f"The model's answer broke off, and is asked for again: get the completion {builder.id} later"
-                yield _sse(_chunk_error(told, "text_discarded"))
+                message = f"The model's answer broke off, and is asked for again: get the completion {builder.id} later"
+                yield _sse(_chunk_error(message, "text_discarded"))
                 return
         if (failed := builder.failed) is not None:
             yield _sse(_chunk_error(failed.message, failed.code))
@@ -284,12 +284,14 @@ async def _going_on(
     return row, await _content(service, row, message, context)
 
 
-async def _conversation(service: Service, caller: Caller, given: ChatInput) -> tuple[SessionRow, Any]:  # and any JSON
+async def _conversation(
+    service: Service, caller: Caller, chat_input: ChatInput
+) -> tuple[SessionRow, Any]:  # and any JSON
     """Return the session whose conversation is the history of a completion, and the content of its newest message."""
-    *history, newest = given.spoken
-    row = await find_conversation(service, caller, given.model, history, given.metadata.session)
-    _check_agent(row, given.model)
-    return row, await _content(service, row, newest, given.context)
+    *history, newest = chat_input.spoken
+    row = await find_conversation(service, caller, chat_input.model, history, chat_input.metadata.session)
+    _check_agent(row, chat_input.model)
+    return row, await _content(service, row, newest, chat_input.context)
 
 
 async def _content(service: Service, row: SessionRow, message: str, context: str | None) -> Any:  # any JSON
@@ -314,14 +316,14 @@ async def _new_session(service: Service, caller: Caller, model: str, request: Re
 
 async def _place(service: Service, caller: Caller, pattern: re.Pattern[str], id: str) -> _Place:
     """Return where an answer of this caller is. Raises ``NotFound``, also for another caller's."""
-    if (found := pattern.fullmatch(id)) is None:
+    if (match := pattern.fullmatch(id)) is None:
         raise NotFound(f"there is no answer {id!r}")
-    row, first = await service.session_row(caller, found["session"]), int(found["first"])
+    row, first = await service.session_row(caller, match["session"]), int(match["first"])
     page = await service.kernel.store.events.read(row.id, after=first - 1, limit=1)
     started = page.items[0] if page.items else None
     if started is None or started.seq != first or started.type != "turn.started":
         raise NotFound(f"there is no answer {id!r}, or its events are not kept any more")
-    after = int(found.groupdict().get("after") or first - 1)
+    after = int(match.groupdict().get("after") or first - 1)
     return _Place(row, started.turn, first, after, started.created_at)
 
 

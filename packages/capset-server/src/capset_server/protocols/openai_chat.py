@@ -72,9 +72,9 @@ class CompletionBuilder:
             self._kept = self.text
         elif isinstance(item, ApprovalAsked):
             self._waits_for.append(item.data["id"])
-            asked = f"{ASKS} {item.data['tool']} ({item.data['id']})."
+            notice = f"{ASKS} {item.data['tool']} ({item.data['id']})."
             self._part = None
-            yield self._add_text((_APART if self.text else "") + asked)
+            yield self._add_text((_APART if self.text else "") + notice)
         elif isinstance(item, Stop):
             self.stop = item
             waits = {"approvals": ",".join(self._waits_for)} if item.status == "waiting" else {}
@@ -95,8 +95,8 @@ class CompletionBuilder:
         return {**self._head("chat.completion.chunk"), "choices": [choice]}
 
     def _head(self, kind: str) -> dict[str, Any]:
-        told = {"id": self.id, "object": kind, "created": self.created, "model": self.model}
-        return {**told, "metadata": self.metadata}
+        members = {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+        return {**members, "metadata": self.metadata}
 
     def _usage(self) -> dict[str, Any]:
         used = self._used

@@ -36,9 +36,11 @@ async def find_conversation(
     if session is not None:
         rows: Sequence[SessionRow] = [await service.session_row(caller, session)]
     else:
-        who = caller.principal
-        loaded = await service.agents.active(who.org, agent_id)
-        query = SessionQuery(who.org, who.id, who.kind, loaded.id, MOST, on_behalf_of=who.on_behalf_of)
+        principal = caller.principal
+        loaded = await service.agents.active(principal.org, agent_id)
+        query = SessionQuery(
+            principal.org, principal.id, principal.kind, loaded.id, MOST, on_behalf_of=principal.on_behalf_of
+        )
         rows = (await service.kernel.store.sessions.list(query)).items
     latest = await service.kernel.store.events.latest([row.id for row in rows])
     for row in rows:
@@ -59,11 +61,11 @@ async def _is_said(service: Service, row: SessionRow, last: int, history: Sequen
     newest = (await events.read(row.id, after=last - 1, limit=1)).items
     if not newest or not _may_end_with(history[-1], newest[0]):  # most others are told apart by this
         return False
-    said = await _exchanges(service, row, await _prompts(service, row))
-    asked, answered = history[::2], history[1::2]
-    return len(said) == len(answered) and all(
-        prompt.strip() == asked[number].strip() and answered[number].strip() in told
-        for number, (prompt, told) in enumerate(said)
+    exchanges = await _exchanges(service, row, await _prompts(service, row))
+    questions, answered = history[::2], history[1::2]
+    return len(exchanges) == len(answered) and all(
+        prompt.strip() == questions[number].strip() and answered[number].strip() in replies
+        for number, (prompt, replies) in enumerate(exchanges)
     )
 
 
@@ -81,28 +83,32 @@ def _may_end_with(answer: str, newest: EventRow) -> bool:
 
 async def _prompts(service: Service, row: SessionRow) -> dict[str, str]:
     """Return what the agent was told in each turn of the conversation, by the turns' ids, in order."""
-    found, after, events = dict[str, str](), 0, service.kernel.store.events
+    prompts, after, events = dict[str, str](), 0, service.kernel.store.events
     while (page := await events.messages(row.id, after=after, max_bytes=PAGE_BYTES)).items:
-        for one in page.items:
-            if one.kind == "message" and one.turn not in found and (prompt := _prompt(from_json(one.data))) is not None:
-                found[one.turn] = prompt
+        for message in page.items:
+            if (
+                message.kind == "message"
+                and message.turn not in prompts
+                and (prompt := _prompt(from_json(message.data))) is not None
+            ):
+                prompts[message.turn] = prompt
         after = page.items[-1].seq
-    return found
+    return prompts
 
 
 def _prompt(message: object) -> str | None:
     """Return the text of the user in a message as the runner of agents stores it."""
     texts = _texts(message)
-    own = texts[1:] if _has_context(texts) else texts
-    return "\n".join(own) if own else None
+    own_texts = texts[1:] if _has_context(texts) else texts
+    return "\n".join(own_texts) if own_texts else None
 
 
 def _texts(message: object) -> Sequence[str]:
     """Return the texts of the prompt in a message, none of one with other parts."""
     parts: object = cast("dict[str, object]", message).get("parts") if isinstance(message, dict) else None
     for part in cast("list[object]", parts) if isinstance(parts, list) else ():
-        if isinstance(part, dict) and (known := cast("dict[str, object]", part)).get("part_kind") == "user-prompt":
-            content = known.get("content")
+        if isinstance(part, dict) and (members := cast("dict[str, object]", part)).get("part_kind") == "user-prompt":
+            content = members.get("content")
             items = cast("list[object]", content) if isinstance(content, list) else [content]
             texts = [item for item in items if isinstance(item, str)]
             return texts if len(texts) == len(items) else ()
@@ -130,7 +136,7 @@ async def _exchanges(service: Service, row: SessionRow, prompts: dict[str, str])
 
     A turn that waited for an approval has told two: up to there, and in the end.
     """
-    told: dict[str, set[str]] = {turn: set() for turn in prompts}
+    replies: dict[str, set[str]] = {turn: set() for turn in prompts}
     readers = {turn: (TurnItems(), CompletionBuilder("", "", 0, {})) for turn in prompts}
     failed, after, events = set[str](), 0, service.kernel.store.events
     while (page := await events.read(row.id, after=after, limit=_PAGE)).items:
@@ -144,5 +150,5 @@ async def _exchanges(service: Service, row: SessionRow, prompts: dict[str, str])
                     pass
                 if isinstance(item, Stop):
                     (failed.add if builder.failed else failed.discard)(event.turn)
-                    told[event.turn].add(builder.text.strip())
-    return [(prompt, told[turn]) for turn, prompt in prompts.items() if turn not in failed]
+                    replies[event.turn].add(builder.text.strip())
+    return [(prompt, replies[turn]) for turn, prompt in prompts.items() if turn not in failed]

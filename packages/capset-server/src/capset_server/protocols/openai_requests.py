@@ -150,11 +150,11 @@ def read_input(
 
     Raises ``InvalidArguments`` for a parameter that asks for another kind of answer.
     """
-    given: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     ignored: list[str] = []
     for name, value in body.items():
         if name in shape.model_fields:
-            given[name] = value
+            members[name] = value
         elif _is_neutral(value, _NEUTRAL.get(name, ())):
             continue
         elif name in _REASONS and not (name == "text" and _has_neutral_format(value)):
@@ -162,31 +162,31 @@ def read_input(
         else:
             ignored.append(name)
     if not takes_system_texts:
-        ignored += _drop_system_texts(given)
+        ignored += _drop_system_texts(members)
     if shape is ChatInput:
-        ignored += _drop_metadata(given)
-        if isinstance(messages := given.get("messages"), list):
+        ignored += _drop_metadata(members)
+        if isinstance(messages := members.get("messages"), list):
             ignored += _drop_names(cast("list[Any]", messages))
-            given["messages"] = _spoken(cast("list[Any]", messages))
-    present = {name: value for name, value in given.items() if value is not None}
+            members["messages"] = _spoken(cast("list[Any]", messages))
+    present = {name: value for name, value in members.items() if value is not None}
     try:
         return shape.model_validate(present, strict=True), ignored
     except ValidationError as error:
         raise misfit("request", validation_fields(error, list(shape.model_fields), present)) from None
 
 
-def asked_of(given: ResponsesInput) -> AgentRequest:
+def asked_of(response_input: ResponsesInput) -> AgentRequest:
     """Return what a body asks for. Raises ``InvalidArguments`` for a message beside answers to approvals."""
-    items = [] if isinstance(given.input, str) else given.input
+    items = [] if isinstance(response_input.input, str) else response_input.input
     system_texts = (item.text for item in items if isinstance(item, SystemMessage))
-    context = _joined((given.instructions or "", *system_texts))
-    if isinstance(given.input, str):
-        return AgentRequest(given.input, {}, context)
-    texts = [one.text for one in items if isinstance(one, UserMessage)]
+    context = _joined((response_input.instructions or "", *system_texts))
+    if isinstance(response_input.input, str):
+        return AgentRequest(response_input.input, {}, context)
+    texts = [message.text for message in items if isinstance(message, UserMessage)]
     answers = {
-        one.approval_request_id: Answer(approved=one.approve, note=one.reason)
-        for one in items
-        if isinstance(one, ApprovalResponse)
+        approval.approval_request_id: Answer(approved=approval.approve, note=approval.reason)
+        for approval in items
+        if isinstance(approval, ApprovalResponse)
     }
     if texts and answers:
         raise InvalidArguments(
@@ -206,33 +206,33 @@ def _joined(texts: Iterable[str]) -> str | None:
     return "\n\n".join(text for text in texts if text) or None
 
 
-def _is_neutral(value: object, known: tuple[Any, ...]) -> bool:
-    return value is None or value in ([], {}) or value in known
+def _is_neutral(value: object, neutral_values: tuple[Any, ...]) -> bool:
+    return value is None or value in ([], {}) or value in neutral_values
 
 
 def _has_neutral_format(text: object) -> bool:
     """Return whether a parameter ``text`` has nothing but how wordy an answer is to be."""
-    known = cast("dict[str, object]", text) if isinstance(text, dict) else {"format": text}
-    return known.keys() <= {"format", "verbosity"} and known.get("format") in (None, {"type": "text"})
+    members = cast("dict[str, object]", text) if isinstance(text, dict) else {"format": text}
+    return members.keys() <= {"format", "verbosity"} and members.get("format") in (None, {"type": "text"})
 
 
-def _drop_system_texts(given: dict[str, Any]) -> Sequence[str]:
+def _drop_system_texts(members: dict[str, Any]) -> Sequence[str]:
     """Leave the system texts of a client out, and return what they are named by."""
-    dropped = ["instructions"] if given.pop("instructions", None) else []
+    dropped = ["instructions"] if members.pop("instructions", None) else []
     for name in ("messages", "input"):
-        items = cast("list[Any]", given[name]) if isinstance(given.get(name), list) else []
+        items = cast("list[Any]", members[name]) if isinstance(members.get(name), list) else []
         if any(_role_of(item) in _SYSTEM for item in items):
-            given[name] = [item for item in items if _role_of(item) not in _SYSTEM]
+            members[name] = [item for item in items if _role_of(item) not in _SYSTEM]
             dropped.append("system")
     return dropped
 
 
-def _drop_metadata(given: dict[str, Any]) -> Sequence[str]:
+def _drop_metadata(members: dict[str, Any]) -> Sequence[str]:
     """Leave the metadata of a completion out that are not the session's, and return what they are named by."""
-    metadata = cast("dict[str, Any]", given["metadata"]) if isinstance(given.get("metadata"), dict) else {}
+    metadata = cast("dict[str, Any]", members["metadata"]) if isinstance(members.get("metadata"), dict) else {}
     if not metadata.keys() - {"session"}:
         return []
-    given["metadata"] = {"session": metadata["session"]} if "session" in metadata else {}
+    members["metadata"] = {"session": metadata["session"]} if "session" in metadata else {}
     return ["metadata"]
 
 
@@ -268,8 +268,8 @@ def _spoken(messages: list[Any]) -> list[Any]:  # any JSON
     if expected == "user" and messages:
         raise InvalidArguments("messages does not end with a message of the user: send one last")
     return [
-        {name: value for name, value in cast("dict[str, Any]", one).items() if value not in (None, [], {})}
-        if isinstance(one, dict)
-        else one
-        for one in messages
+        {name: value for name, value in cast("dict[str, Any]", entry).items() if value not in (None, [], {})}
+        if isinstance(entry, dict)
+        else entry
+        for entry in messages
     ]

@@ -140,21 +140,21 @@ class ResponseBuilder:
             place, added = len(self.output), self._message() if item.kind == "text" else self._reasoning()
             self.output.append(added)
             yield "response.output_item.added", {"output_index": place, "item": {**added, "content": []}}
-            told = {"item_id": added["id"], "output_index": place, "content_index": 0}
-            yield "response.content_part.added", {**told, "part": added["content"][0]}
+            common = {"item_id": added["id"], "output_index": place, "content_index": 0}
+            yield "response.content_part.added", {**common, "part": added["content"][0]}
         part = self.output[-1]["content"][0]
         part["text"] += item.text
         yield f"response.{part['type']}.delta", {**self._at(), "delta": item.text, **_probabilities(part)}
 
     def _message(self) -> dict[str, Any]:
         part: dict[str, Any] = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-        own = f"msg_{self.id}_{len(self.output)}"
-        return {"type": "message", "id": own, "role": "assistant", "status": "in_progress", "content": [part]}
+        message_id = f"msg_{self.id}_{len(self.output)}"
+        return {"type": "message", "id": message_id, "role": "assistant", "status": "in_progress", "content": [part]}
 
     def _reasoning(self) -> dict[str, Any]:
         part = {"type": "reasoning_text", "text": ""}
-        own = f"rs_{self.id}_{len(self.output)}"
-        return {"type": "reasoning", "id": own, "summary": [], "status": "in_progress", "content": [part]}
+        reasoning_id = f"rs_{self.id}_{len(self.output)}"
+        return {"type": "reasoning", "id": reasoning_id, "summary": [], "status": "in_progress", "content": [part]}
 
     def _at(self) -> dict[str, Any]:
         place = len(self.output) - 1
@@ -182,7 +182,7 @@ class ResponseBuilder:
 
     def _call(self, use: ToolUse) -> Generator[Event]:
         """Tell of a call with its result, whose call may have come in an earlier response."""
-        told = use.output if isinstance(use.output, str) else to_json(use.output).decode()
+        output = use.output if isinstance(use.output, str) else to_json(use.output).decode()
         item = {
             "type": "mcp_call",
             "id": use.id,
@@ -191,8 +191,8 @@ class ResponseBuilder:
             "arguments": use.arguments,
             "approval_request_id": use.approval,
             "status": "completed" if use.success else "failed",
-            "output": told if use.success else None,
-            "error": None if use.success else {"type": "mcp_tool_execution_error", "content": [_text_content(told)]},
+            "output": output if use.success else None,
+            "error": None if use.success else {"type": "mcp_tool_execution_error", "content": [_text_content(output)]},
         }
         at = {"item_id": use.id, "output_index": len(self.output)}
         began = {**item, "status": "in_progress", "output": None, "error": None}

@@ -121,7 +121,9 @@ class TurnItems:
             case "approval.requested":
                 self.asked.append(data)
             case "usage":
-                yield StepUsage(**{one.name: data.get(one.name, 0) for one in fields(StepUsage)})
+                yield StepUsage(
+                    **{usage_field.name: data.get(usage_field.name, 0) for usage_field in fields(StepUsage)}
+                )
             case "turn.suspended":
                 yield from self._suspended(data["calls"])
             case "turn.ended":
@@ -148,9 +150,9 @@ class TurnItems:
         for call, approval in calls.items():
             if call in self.uses:
                 self.uses[call].approval = approval
-        asked, self.asked = self.asked, []
-        for one in asked:
-            yield ApprovalAsked(one, tuple(use for use in self.uses.values() if use.approval == one["id"]))
+        requests, self.asked = self.asked, []
+        for request in requests:
+            yield ApprovalAsked(request, tuple(use for use in self.uses.values() if use.approval == request["id"]))
         yield Stop("waiting")
 
     def _use(self, call: str, tool: str, arguments: Any) -> ToolUse:  # JSON data, or text that is none

@@ -38,12 +38,12 @@ async def list_agent_mcp_servers(service: Served, caller: Administers, id: Id) -
 
 @router.get("/{name}", responses=problems(404, 409, 422), operation_id="get_agent_mcp_server")
 async def get_agent_mcp_server(
-    service: Served, caller: Administers, id: Id, name: Name, wanted: Annotated[ToolFilter, Query()]
+    service: Served, caller: Administers, id: Id, name: Name, params: Annotated[ToolFilter, Query()]
 ) -> AgentServerState:
     """Return one MCP server of an agent: with what was approved of each tool, and what it says of it now."""
     row = await service.agents.stored(caller.principal.org, id)
-    (seen,) = await service.agents.servers.look(row, name)
-    return server_page(seen, limit=wanted.limit, cursor=wanted.cursor)
+    (server_state,) = await service.agents.servers.look(row, name)
+    return server_page(server_state, limit=params.limit, cursor=params.cursor)
 
 
 @router.post(
@@ -52,13 +52,13 @@ async def get_agent_mcp_server(
     operation_id="approve_agent_mcp_tools",
 )
 async def approve_agent_mcp_tools(
-    service: Served, caller: Administers, id: Id, name: Name, given: ToolApprovals
+    service: Served, caller: Administers, id: Id, name: Name, body: ToolApprovals
 ) -> ChangedApprovals:
     """Approve tools of an MCP server of an agent as they were seen, all of them or none."""
     org = caller.principal.org
-    approved = await service.agents.approve_tools(org, id, name, given.tools, by=caller.principal)
+    approved = await service.agents.approve_tools(org, id, name, body.tools, by=caller.principal)
     service.forget_agent(id)
-    return ChangedApprovals(tools=[one.name for one in approved])
+    return ChangedApprovals(tools=[tool.name for tool in approved])
 
 
 @router.post(
@@ -67,10 +67,10 @@ async def approve_agent_mcp_tools(
     operation_id="withdraw_agent_mcp_tools",
 )
 async def withdraw_agent_mcp_tools(
-    service: Served, caller: Administers, id: Id, name: Name, given: ToolWithdrawals
+    service: Served, caller: Administers, id: Id, name: Name, body: ToolWithdrawals
 ) -> ChangedApprovals:
     """Take approvals of tools of an MCP server of an agent back, all of them or none. The server is not asked."""
     row = await service.agents.stored(caller.principal.org, id)
-    withdrawn = await service.agents.servers.withdraw(row, name, given.tools, caller.principal)
+    withdrawn = await service.agents.servers.withdraw(row, name, body.tools, caller.principal)
     service.forget_agent(id)
     return ChangedApprovals(tools=withdrawn)

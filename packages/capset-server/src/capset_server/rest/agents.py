@@ -42,27 +42,27 @@ class AgentFilter(Paged):
 
 @router.post("", status_code=201, responses=problems(400, 413, 415, 422), operation_id="create_agent")
 async def create_agent(
-    service: Served, caller: Writes, given: AgentInput, request: Request, response: Response
+    service: Served, caller: Writes, body: AgentInput, request: Request, response: Response
 ) -> AgentDetail:
     """Make an agent. Every capability that cannot be had is named, and nothing is kept then."""
-    row = await service.agents.create(caller.principal.org, given, author=author_of(caller))
+    row = await service.agents.create(caller.principal.org, body, author=author_of(caller))
     response.headers["Location"] = f"{request.scope['root_path']}/v1/agents/{row.id}"
     return await _written(service, row, response)
 
 
 @router.get("", responses=problems(422), operation_id="list_agents")
-async def list_agents(service: Served, caller: Reads, wanted: Annotated[AgentFilter, Query()]) -> AgentPageShape:
+async def list_agents(service: Served, caller: Reads, params: Annotated[AgentFilter, Query()]) -> AgentPageShape:
     """List agents: those that are defined in code by name, then the stored ones, newest first."""
     return await page_of(
         service.kernel,
         service.agents,
         caller.principal.org,
-        status=wanted.status,
-        name=wanted.name,
-        capabilities=_known_as(service, wanted.capability),
-        has_servers=wanted.mcp_servers,
-        limit=wanted.limit,
-        cursor=wanted.cursor,
+        status=params.status,
+        name=params.name,
+        capabilities=_known_as(service, params.capability),
+        has_servers=params.mcp_servers,
+        limit=params.limit,
+        cursor=params.cursor,
     )
 
 
@@ -71,8 +71,8 @@ def _known_as(service: Service, capability: str | None) -> tuple[str, ...]:
     if capability is None:
         return ()
     registry = service.registry
-    found = registry.capabilities.get(capability) or registry.aliases.get(capability)
-    return (capability,) if found is None else (found.name, *found.aliases)
+    installed = registry.capabilities.get(capability) or registry.aliases.get(capability)
+    return (capability,) if installed is None else (installed.name, *installed.aliases)
 
 
 @router.get(
@@ -118,8 +118,8 @@ async def archive_agent(service: Served, caller: Writes, id: Id, if_match: IfMat
 
 def author_of(caller: Caller) -> Author:
     """Return a caller as an author of agents."""
-    who = caller.principal
-    return Author(f"{who.kind}:{who.id}", caller.has("capset:admin"), who)
+    principal = caller.principal
+    return Author(f"{principal.kind}:{principal.id}", caller.has("capset:admin"), principal)
 
 
 async def _written(service: Service, row: AgentRow, response: Response) -> AgentDetail:
@@ -146,11 +146,11 @@ class BothVersions(Asked):
 
 @router.get("/{id}/versions", responses=problems(404, 422), operation_id="list_agent_versions")
 async def list_agent_versions(
-    service: Served, caller: Reads, id: Id, wanted: Annotated[VersionFilter, Query()]
+    service: Served, caller: Reads, id: Id, params: Annotated[VersionFilter, Query()]
 ) -> VersionPageShape:
     """List the versions of an agent, newest first. One that is defined in code has one."""
     return await versions_of(
-        service.kernel, service.agents, caller.principal.org, id, limit=wanted.limit, cursor=wanted.cursor
+        service.kernel, service.agents, caller.principal.org, id, limit=params.limit, cursor=params.cursor
     )
 
 
@@ -164,11 +164,11 @@ async def get_agent_version(service: Served, caller: Reads, id: Id, version: Num
 
 @router.post("/{id}/rollback", responses=problems(400, 404, 409, 412, 413, 415, 422), operation_id="rollback_agent")
 async def rollback_agent(
-    service: Served, caller: Writes, id: Id, given: RollbackInput, response: Response, if_match: IfMatch = None
+    service: Served, caller: Writes, id: Id, body: RollbackInput, response: Response, if_match: IfMatch = None
 ) -> AgentDetail:
     """Write again what a version said, as the next one; its status stays. It is checked as every change is."""
     row = await service.agents.rollback(
-        caller.principal.org, id, given.version, author=author_of(caller), version=expected(if_match)
+        caller.principal.org, id, body.version, author=author_of(caller), version=expected(if_match)
     )
     response.headers["ETag"] = tag_of(row.version)
     return detail_of(service.kernel, await service.agents.loaded(row))
@@ -181,15 +181,15 @@ async def rollback_agent(
     response_model_exclude_unset=True,  # unknown members are omitted; a null is data
 )
 async def diff_agent_versions(
-    service: Served, caller: Reads, id: Id, wanted: Annotated[BothVersions, Query()]
+    service: Served, caller: Reads, id: Id, params: Annotated[BothVersions, Query()]
 ) -> AgentDiffShape:
     """Compare two versions: the fields that were written otherwise, and what comes of them for the caller today."""
     return await diff_of(
         service.kernel,
         service.agents,
         id,
-        wanted.before,
-        wanted.after,
+        params.before,
+        params.after,
         author=author_of(caller),
         principal=caller.principal,
         env=service.env,
@@ -197,12 +197,12 @@ async def diff_agent_versions(
 
 
 @router.post("/preview", responses=problems(400, 413, 415, 422), operation_id="preview_agent")
-async def preview_agent(service: Served, caller: Reads, given: AgentInput) -> PreviewShape:
+async def preview_agent(service: Served, caller: Reads, body: AgentInput) -> PreviewShape:
     """Return what a new agent would be: its prompt, tools and hashes, or everything that is wrong with it.
 
     Nothing is kept, and nothing is on record.
     """
-    preview = await service.agents.preview(given, org=caller.principal.org)
+    preview = await service.agents.preview(body, org=caller.principal.org)
     return await shown_preview(
         service.kernel, preview, author=author_of(caller), principal=caller.principal, env=service.env
     )

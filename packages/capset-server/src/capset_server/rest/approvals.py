@@ -54,26 +54,26 @@ class ApprovalFilter(Paged):
 
 @router.get("", responses=problems(404, 422), operation_id="list_approvals")
 async def list_approvals(
-    service: Served, caller: Asks, wanted: Annotated[ApprovalFilter, Query()]
+    service: Served, caller: Asks, params: Annotated[ApprovalFilter, Query()]
 ) -> ApprovalPageShape:
     """List requests. Without the scope ``capset:approve``, ``session`` names one of the caller's own."""
     if not caller.has("capset:approve"):
-        if wanted.session is None:
+        if params.session is None:
             raise PermissionDenied(
                 "Permission denied: the requests of a whole organisation need the scope capset:approve; "
                 "name a session of your own: session=ID"
             )
-        await service.session_row(caller, wanted.session)
+        await service.session_row(caller, params.session)
     query = ApprovalQuery(
         caller.principal.org,
-        wanted.status,
-        wanted.session,
-        tool=wanted.tool,
-        agent=wanted.agent,
-        principal=wanted.principal,
-        oldest_first=wanted.order == "oldest",
-        limit=wanted.limit,
-        before=wanted.cursor,
+        params.status,
+        params.session,
+        tool=params.tool,
+        agent=params.agent,
+        principal=params.principal,
+        oldest_first=params.order == "oldest",
+        limit=params.limit,
+        before=params.cursor,
     )
     return await approval_page_shape(service.kernel.approvals.list, query, partial(refusal_for, service, caller))
 
@@ -126,24 +126,24 @@ async def get_approval_conversation(service: Served, caller: Approves, id: Id) -
 
 
 @router.post("/{id}/approve", responses=problems(400, 404, 409, 413, 415, 422), operation_id="approve")
-async def approve(service: Served, caller: Approves, id: Id, given: Approving) -> ApprovalShape:
+async def approve(service: Served, caller: Approves, id: Id, body: Approving) -> ApprovalShape:
     """Approve a call, with other arguments perhaps. A principal cannot approve its own request (403).
 
     Where rules ask for several approvers, the request stays ``pending`` until enough of them have approved it.
     """
     row = await find_approval(service, caller, id)
-    if given.arguments is not None and given.scope == "session":
+    if body.arguments is not None and body.scope == "session":
         raise InvalidArguments("Invalid request: an approval with other arguments is for one call, not for the session")
-    if given.arguments is not None and given.round is not None:
+    if body.arguments is not None and body.round is not None:
         raise InvalidArguments("Invalid request: round approves the arguments as they are; leave it or arguments out")
-    answer = Answer(True, given.scope, given.arguments, given.note, given.round)
+    answer = Answer(True, body.scope, body.arguments, body.note, body.round)
     return _shape(service, caller, await decide_approval(service, caller, row.id, answer))
 
 
 @router.post("/{id}/reject", responses=problems(400, 404, 409, 413, 415, 422), operation_id="reject")
-async def reject(service: Served, caller: Approves, id: Id, given: Rejecting) -> ApprovalShape:
+async def reject(service: Served, caller: Approves, id: Id, body: Rejecting) -> ApprovalShape:
     """Reject a call; its caller reads the note."""
-    decided = await decide_approval(service, caller, id, Answer(approved=False, note=given.note))
+    decided = await decide_approval(service, caller, id, Answer(approved=False, note=body.note))
     return _shape(service, caller, decided)
 
 

@@ -73,28 +73,32 @@ class AuditProofs:
 
     async def part(self, org: str | None, cursor: str | None, limit: int) -> ChainPartShape:
         """Verify up to ``limit`` links from a place on, and return what was found, for a caller of this org."""
-        own = await self._own_key()
+        own_key = await self._own_key()
         place = None if cursor is None else Place.of(cursor)
         checked, since, covered = 0, 0, None
         while True:
             part = await self._audit.verify_part(
-                place and place.seq, place and place.hash, limit=min(SLICE, limit - checked), own=own
+                place and place.seq, place and place.hash, limit=min(SLICE, limit - checked), own=own_key
             )
-            found, place = part.found, Place(part.last, part.hash)
-            checked, since, covered = checked + found.checked, since or found.since, found.covered or covered
-            if not found.ok or part.is_end or checked >= limit:
+            verification, place = part.found, Place(part.last, part.hash)
+            checked, since, covered = (
+                checked + verification.checked,
+                since or verification.since,
+                verification.covered or covered,
+            )
+            if not verification.ok or part.is_end or checked >= limit:
                 break
             await asyncio.sleep(0)
         return ChainPartShape(
-            ok=found.ok,
+            ok=verification.ok,
             checked=checked,
             last=part.last,
             since=since,
             problem=_told(org, part.found.problem),
-            seq=found.seq,
+            seq=verification.seq,
             covered=covered,
-            key=own and own.id,
-            next=None if part.is_end or not found.ok else str(place),
+            key=own_key and own_key.id,
+            next=None if part.is_end or not verification.ok else str(place),
         )
 
     async def record(self, org: str | None, id: str) -> RecordProofShape:
@@ -103,13 +107,13 @@ class AuditProofs:
         if not page.items:
             raise NotFound(f"there is no record {id!r}")
         record = page.items[0]
-        own = await self._own_key()
+        own_key = await self._own_key()
         after, previous, checked = max(record.seq - 2, 0), None, 0
         mark: Checkpoint | None = None
         while True:
-            part = await self._audit.verify_part(after, previous, limit=SLICE, own=own)
+            part = await self._audit.verify_part(after, previous, limit=SLICE, own=own_key)
             after, previous, checked = part.last, part.hash, checked + part.found.checked
-            mark = next((one for one in part.checkpoints if one.seq >= record.seq), None)
+            mark = next((checkpoint for checkpoint in part.checkpoints if checkpoint.seq >= record.seq), None)
             if mark is not None or not part.found.ok or part.is_end or checked >= FOLLOWED:
                 break
             await asyncio.sleep(0)
@@ -121,7 +125,7 @@ class AuditProofs:
             checked=checked,
             problem=_told(org, part.found.problem),
             at=part.found.seq,
-            checkpoint=mark and _checkpoint(mark, own),
+            checkpoint=mark and _checkpoint(mark, own_key),
         )
         return RecordProofShape(record=record_data(record), chain=chain)
 
@@ -135,12 +139,12 @@ def _told(org: str | None, problem: str | None) -> str | None:
     """Return a problem of the chain; to a caller of an org, without the content that no record can hold."""
     if problem is None or org is None:
         return problem
-    told, separator, _ = problem.partition(_HELD)
-    return told + separator.removesuffix(": ")
+    text, separator, _ = problem.partition(_HELD)
+    return text + separator.removesuffix(": ")
 
 
-def _checkpoint(mark: Checkpoint, own: PublicKey | None) -> CheckpointShape:
-    is_own = own is not None and mark.key == own.id
+def _checkpoint(mark: Checkpoint, own_key: PublicKey | None) -> CheckpointShape:
+    is_own = own_key is not None and mark.key == own_key.id
     return CheckpointShape(number=mark.number, seq=mark.seq, time=mark.time, key=mark.key, vouched=is_own)
 
 
@@ -227,33 +231,33 @@ class VerifyFilter(Asked):
 
 
 @router.get("", responses=problems(422), operation_id="list_records")
-async def list_records(service: Served, caller: Audits, wanted: Annotated[AuditFilter, Query()]) -> RecordPageShape:
+async def list_records(service: Served, caller: Audits, params: Annotated[AuditFilter, Query()]) -> RecordPageShape:
     """List how calls ended, newest first: those of all principals of the organisation.
 
     With ``kind=act`` or the name of an ``act``, what was administered; with ``kind=all``, both. Each request leaves an
     act ``log.read``.
     """
-    query = _query(caller, wanted, limit=wanted.limit, before=int(wanted.cursor) if wanted.cursor else None)
+    query = _query(caller, params, limit=params.limit, before=int(params.cursor) if params.cursor else None)
     audit = service.kernel.audit
     await audit.flush()  # a call already reported to a client must be readable
     page = await record_page_shape(audit, query)
-    await audit.commit(_read_act(service, caller, "query", wanted))
+    await audit.commit(_read_act(service, caller, "query", params))
     return page
 
 
 @router.get("/summary", responses=problems(422), operation_id="summarize_records")
-async def summarize_records(service: Served, caller: Audits, wanted: Annotated[SummaryFilter, Query()]) -> SummaryShape:
+async def summarize_records(service: Served, caller: Audits, params: Annotated[SummaryFilter, Query()]) -> SummaryShape:
     """Count how calls ended, with their latency: together, by time, and by tool.
 
     The newest 6,000 that fit are counted, of the newest 20,000 of the organisation in that time. It shows no record,
     and leaves no act.
     """
-    until = _whole_second(wanted.until or datetime.fromisoformat(service.kernel.now()), up=True)
-    since = _whole_second(wanted.since or _shifted(until, -_DAY))
-    bucket = _bucket(since, until, wanted.bucket)
+    until = _whole_second(params.until or datetime.fromisoformat(service.kernel.now()), up=True)
+    since = _whole_second(params.since or _shifted(until, -_DAY))
+    bucket = _bucket(since, until, params.bucket)
     names = ("tool", "agent", "principal", "outcome", "session")
     query = AuditQuery(
-        **{name: getattr(wanted, name) for name in names},
+        **{name: getattr(params, name) for name in names},
         org=caller.principal.org or "",
         since=iso_of(since),
         until=iso_of(until),
@@ -267,8 +271,8 @@ async def summarize_records(service: Served, caller: Audits, wanted: Annotated[S
 
 def _whole_second(time: datetime, *, up: bool = False) -> datetime:
     inside = datetime.fromisoformat(iso_of(time))
-    whole = inside.replace(microsecond=0)
-    return _shifted(whole, timedelta(seconds=1)) if up and inside.microsecond else whole
+    floor = inside.replace(microsecond=0)
+    return _shifted(floor, timedelta(seconds=1)) if up and inside.microsecond else floor
 
 
 def _shifted(time: datetime, by: timedelta) -> datetime:
@@ -284,7 +288,9 @@ def _bucket(since: datetime, until: datetime, named: str | None) -> int:
     if since >= until:
         raise InvalidArguments("Invalid request: since must be before until")
     seconds = (until - since).total_seconds()
-    fitting = [one for one in _BUCKETS.values() if seconds / one <= (FEW_BUCKETS if named is None else MOST_BUCKETS)]
+    fitting = [
+        length for length in _BUCKETS.values() if seconds / length <= (FEW_BUCKETS if named is None else MOST_BUCKETS)
+    ]
     bucket = _BUCKETS[named] if named is not None else min(fitting, default=_BUCKETS["30d"])
     if seconds / bucket > MOST_BUCKETS:
         more = f"; {written_window(min(fitting))} would do" if fitting else ""
@@ -293,14 +299,14 @@ def _bucket(since: datetime, until: datetime, named: str | None) -> int:
 
 
 @router.get("/verify", responses=problems(422), operation_id="verify_records")
-async def verify_records(service: Served, caller: Audits, wanted: Annotated[VerifyFilter, Query()]) -> ChainPartShape:
+async def verify_records(service: Served, caller: Audits, params: Annotated[VerifyFilter, Query()]) -> ChainPartShape:
     """Verify the next part of the chain: that its hashes hold, and that it agrees with the checkpoints over it.
 
     All organisations of a database share one chain, so all of it is walked. Begin without a ``cursor``, and go on with
     ``next`` until there is none. It shows no record, and leaves no act.
     """
     await service.kernel.audit.flush()
-    return await AuditProofs(service.kernel).part(caller.principal.org, wanted.cursor, wanted.limit)
+    return await AuditProofs(service.kernel).part(caller.principal.org, params.cursor, params.limit)
 
 
 @router.get(
@@ -319,7 +325,7 @@ async def verify_records(service: Served, caller: Audits, wanted: Annotated[Veri
     },
 )
 async def export_records(
-    service: Served, caller: Audits, wanted: Annotated[ExportFilter, Query()], request: Request
+    service: Served, caller: Audits, params: Annotated[ExportFilter, Query()], request: Request
 ) -> Response:
     """Send every record that fits, newest first, with all its columns as they are hashed.
 
@@ -328,10 +334,10 @@ async def export_records(
     """
     audit = service.kernel.audit
     await audit.flush()
-    await audit.commit(_read_act(service, caller, "export", wanted))
-    written = wanted.format or ("csv" if _prefers_csv(request.headers.get("accept", "")) else "ndjson")
+    await audit.commit(_read_act(service, caller, "export", params))
+    export_format = params.format or ("csv" if _prefers_csv(request.headers.get("accept", "")) else "ndjson")
     authorization = request.headers.get("authorization", "")
-    return ExportResponse(service, caller, _query(caller, wanted, limit=1), written, authorization)
+    return ExportResponse(service, caller, _query(caller, params, limit=1), export_format, authorization)
 
 
 def _prefers_csv(accept: str) -> bool:
@@ -347,25 +353,25 @@ async def get_record(service: Served, caller: Audits, id: Id) -> RecordProofShap
     """
     audit = service.kernel.audit
     await audit.flush()
-    found = await AuditProofs(service.kernel).record(caller.principal.org, id)
+    proof = await AuditProofs(service.kernel).record(caller.principal.org, id)
     about = {"by": "record", "id": id}
     await audit.commit(service.kernel.act("log.read", about, by=caller.principal, org=caller.principal.org))
-    return found
+    return proof
 
 
-def _query(caller: Caller, wanted: RecordFilter, *, limit: int, before: int | None = None) -> AuditQuery:
+def _query(caller: Caller, params: RecordFilter, *, limit: int, before: int | None = None) -> AuditQuery:
     return AuditQuery(
-        **{name: getattr(wanted, name) for name in FILTERS},
+        **{name: getattr(params, name) for name in FILTERS},
         limit=limit,
         before=before,
         org=caller.principal.org or "",
-        kind=wanted.kind,
-        since=wanted.since and iso_of(wanted.since),
-        until=wanted.until and iso_of(wanted.until),
+        kind=params.kind,
+        since=params.since and iso_of(params.since),
+        until=params.until and iso_of(params.until),
     )
 
 
-def _read_act(service: Service, caller: Caller, by: str, wanted: RecordFilter) -> ActEntry:
+def _read_act(service: Service, caller: Caller, by: str, params: RecordFilter) -> ActEntry:
     """Return the entry of one request for records; if it cannot be written, none are shown."""
-    about: dict[str, Any] = {"by": by, **wanted.model_dump(mode="json", exclude_none=True)}
+    about: dict[str, Any] = {"by": by, **params.model_dump(mode="json", exclude_none=True)}
     return service.kernel.act("log.read", about, by=caller.principal, org=caller.principal.org)

@@ -138,7 +138,7 @@ async def call_tool(
     service: Served,
     caller: CallsSome,
     id: Id,
-    given: CallInput,
+    call_input: CallInput,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Call a tool in a session, governed and on record.
@@ -146,7 +146,7 @@ async def call_tool(
     A call that is refused in its session (403, 404, 409, 422, 429, 503) has its record, and answers with problem
     details that have the members of this object too.
     """
-    return await prepare_call(service, caller, id, given, idempotency_key, await request.body(), request.scope)
+    return await prepare_call(service, caller, id, call_input, idempotency_key, await request.body(), request.scope)
 
 
 async def answer_call(service: Service, id: str | None, scope: Scope, receive: Receive, send: Send) -> None:
@@ -159,9 +159,9 @@ async def answer_call(service: Service, id: str | None, scope: Scope, receive: R
         await service.session_row(caller, str(id))
     body: bytes = (await receive())["body"]
     await _pause_if_large(scope)
-    given, key = parse_call(body), request_info.header(b"idempotency-key") or None
+    call_input, key = parse_call(body), request_info.header(b"idempotency-key") or None
     await _pause_if_large(scope)
-    response = await prepare_call(service, caller, str(id), given, key, body, scope)
+    response = await prepare_call(service, caller, str(id), call_input, key, body, scope)
     await response(scope, receive, send)
 
 
@@ -172,7 +172,7 @@ async def _pause_if_large(scope: Scope) -> None:
 
 
 async def prepare_call(
-    service: Service, caller: Caller, session_id: str, given: CallInput, key: str | None, body: bytes, scope: Scope
+    service: Service, caller: Caller, session_id: str, call_input: CallInput, key: str | None, body: bytes, scope: Scope
 ) -> CallResponse:
     """Return the response that makes a call as it is sent; ``body`` is what an idempotency ``key`` stands for."""
     request_info = request_context(scope)
@@ -180,12 +180,14 @@ async def prepare_call(
     is_stream = prefers_events(request_info.header(b"accept"))
     if is_stream:
         try:
-            await check_tool(caller, session, given.tool)
+            await check_tool(caller, session, call_input.tool)
         except InsufficientScope:
             is_stream = False  # its head could not say so
-    once = Idempotency(service, caller, session_id, key, body, request_info.correlation) if key else None
-    kept = await once.begin() if once is not None else None
-    message = session.message(given.tool, Json(to_json(given.arguments)), correlation=request_info.correlation)
+    idempotency = Idempotency(service, caller, session_id, key, body, request_info.correlation) if key else None
+    stored_reply = await idempotency.begin() if idempotency is not None else None
+    message = session.message(
+        call_input.tool, Json(to_json(call_input.arguments)), correlation=request_info.correlation
+    )
     await _pause_if_large(scope)
     if is_stream:
         authorization = request_info.header(b"authorization")
@@ -193,14 +195,14 @@ async def prepare_call(
             _as_events,
             session.options(
                 approvals="wait",
-                approval=given.approval,
+                approval=call_input.approval,
                 credential=service.credential(caller, session.snapshot.agent_id, authorization),
             ),
         )
     else:
-        respond, session = _as_json, session.options(approvals="defer", approval=given.approval)
-    asked = CallRequest(session, message, request_info, service.limits, once, scope["root_path"])
-    return CallResponse(asked, kept, respond)
+        respond, session = _as_json, session.options(approvals="defer", approval=call_input.approval)
+    call_request = CallRequest(session, message, request_info, service.limits, idempotency, scope["root_path"])
+    return CallResponse(call_request, stored_reply, respond)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +224,10 @@ Respond = Callable[[CallRequest, "tuple[int, bytes] | None", Receive, Send], Awa
 class CallResponse(Response):
     """A response whose call is made while it is sent, so that it can be streamed, and ends when its client leaves."""
 
-    def __init__(self, asked: CallRequest, kept: tuple[int, bytes] | None, respond: Respond) -> None:
+    def __init__(self, call_request: CallRequest, stored_reply: tuple[int, bytes] | None, respond: Respond) -> None:
         self.background = None
-        self._asked = asked
-        self._kept = kept
+        self._asked = call_request
+        self._kept = stored_reply
         self._respond = respond
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -233,61 +235,65 @@ class CallResponse(Response):
         await self._respond(self._asked, self._kept, receive, send)
 
 
-async def _as_json(asked: CallRequest, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
-    if kept is not None:
-        return await answer(send, kept[0], b"application/json", kept[1], _REPLAYED)
-    asked.request_info.notes["tool"] = asked.message.type
-    if asked.once is None:
+async def _as_json(
+    call_request: CallRequest, stored_reply: tuple[int, bytes] | None, receive: Receive, send: Send
+) -> None:
+    if stored_reply is not None:
+        return await answer(send, stored_reply[0], b"application/json", stored_reply[1], _REPLAYED)
+    call_request.request_info.notes["tool"] = call_request.message.type
+    if call_request.once is None:
         with DisconnectWatch(receive):
-            result = await asked.session.try_message(asked.message)
-        given = result.data
+            result = await call_request.session.try_message(call_request.message)
+        reply = result.data
     else:
-        result, given = await _call_once(asked, asked.once, receive)
-    asked.request_info.notes["record"] = result.record
-    data = call_data(result, given, asked.session.id)
+        result, reply = await _call_once(call_request, call_request.once, receive)
+    call_request.request_info.notes["record"] = result.record
+    data = call_data(result, reply, call_request.session.id)
     body = to_json(data)
-    if asked.once is not None:
-        await asked.once.end(result, body)
+    if call_request.once is not None:
+        await call_request.once.end(result, body)
     status, error = status_of(result), result.error
     if status >= 400 and error is not None:
-        return await answer_refusal(send, error, asked.request_info.correlation, data)
+        return await answer_refusal(send, error, call_request.request_info.correlation, data)
     headers = retry_headers(error)
     if (approval := approval_of(error)) is not None:
-        headers.append((b"location", f"{asked.root}/v1/approvals/{approval}".encode()))
+        headers.append((b"location", f"{call_request.root}/v1/approvals/{approval}".encode()))
     return await answer(send, status, b"application/json", body, *headers)
 
 
-async def _call_once(asked: CallRequest, once: Idempotency, receive: Receive) -> tuple[Result[Any], Any]:
+async def _call_once(call_request: CallRequest, idempotency: Idempotency, receive: Receive) -> tuple[Result[Any], Any]:
     """Make a call by its messages, which tell how far it came even if its client leaves; return its JSON data too."""
-    messages, given = asked.session.invoke(asked.message), None
+    messages, reply = call_request.session.invoke(call_request.message), None
     try:
         with DisconnectWatch(receive):
             async with messages:
                 async for message in messages:
-                    given = message.data if message.kind == "reply" else given
+                    reply = message.data if message.kind == "reply" else reply
     except ClientLeft:
-        await once.abandon(messages)
+        await idempotency.abandon(messages)
         raise
-    return messages.result, given
+    return messages.result, reply
 
 
-async def _as_events(asked: CallRequest, kept: tuple[int, bytes] | None, receive: Receive, send: Send) -> None:
-    stream = EventStream(send, asked.limits)
-    if kept is not None:
+async def _as_events(
+    call_request: CallRequest, stored_reply: tuple[int, bytes] | None, receive: Receive, send: Send
+) -> None:
+    stream = EventStream(send, call_request.limits)
+    if stored_reply is not None:
         await stream.start(_REPLAYED)
-        return await stream.end(kept[1])
-    messages = asked.session.invoke(asked.message)
-    asked.request_info.notes.update(tool=asked.message.type, record=messages.record)
+        return await stream.end(stored_reply[1])
+    messages = call_request.session.invoke(call_request.message)
+    call_request.request_info.notes.update(tool=call_request.message.type, record=messages.record)
     try:
         reply = await stream.follow(messages, receive)
     except ClientLeft:
-        if asked.once is not None:
-            await asked.once.abandon(messages)
+        if call_request.once is not None:
+            await call_request.once.abandon(messages)
         raise
     result = messages.result
-    body = to_json(call_data(result, reply, asked.session.id))
-    if asked.once is not None:
-        await asked.once.end(result, body)
+    body = to_json(call_data(result, reply, call_request.session.id))
+    if call_request.once is not None:
+        await call_request.once.end(result, body)
     return await stream.end(body)
 
 
@@ -317,6 +323,6 @@ def prefers_events(accept: str) -> bool:
     for part in accept.lower().split(","):
         kind, *parameters = (piece.strip() for piece in part.split(";"))
         if kind in weights:
-            weight = next((one[2:] for one in parameters if one.startswith("q=")), "1")
+            weight = next((parameter[2:] for parameter in parameters if parameter.startswith("q=")), "1")
             weights[kind] = float(weight) if _WEIGHT.fullmatch(weight) else 0.0
     return weights["text/event-stream"] > weights["application/json"]

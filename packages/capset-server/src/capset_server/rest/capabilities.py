@@ -34,14 +34,14 @@ class CapabilityFilter(Asked):
     limit: Annotated[int, Query(ge=1, le=200)] = 200
     cursor: Annotated[str | None, Query(pattern=f"^{CAPABILITY.pattern}$")] = None
 
-    def fits(self, one: AnyCapability) -> bool:
+    def fits(self, capability: AnyCapability) -> bool:
         """Return whether a capability matches; a permission matches if one of its tools requires it."""
-        said = " ".join((one.name, *one.aliases, one.title, one.description)).casefold()
+        text = " ".join((capability.name, *capability.aliases, capability.title, capability.description)).casefold()
         return (
-            self.status in (None, one.status)
-            and self.category in (None, one.category)
-            and (self.permission is None or any(self.permission in tool.permissions for tool in one.every_tool))
-            and (self.text is None or self.text.casefold() in said)
+            self.status in (None, capability.status)
+            and self.category in (None, capability.category)
+            and (self.permission is None or any(self.permission in tool.permissions for tool in capability.every_tool))
+            and (self.text is None or self.text.casefold() in text)
         )
 
 
@@ -53,20 +53,22 @@ class DetailFilter(Asked):
 
 @router.get("", responses=problems(422), operation_id="list_capabilities")
 async def list_capabilities(
-    service: Served, _: Reads, wanted: Annotated[CapabilityFilter, Query()]
+    service: Served, _: Reads, params: Annotated[CapabilityFilter, Query()]
 ) -> CapabilityPageShape:
     """List the capabilities that are installed, by id."""
-    fitting = [one for one in service.registry.capabilities.values() if wanted.fits(one)]
-    left = [one for one in fitting if wanted.cursor is None or one.name > wanted.cursor]
-    items = [capability_shape(one) for one in left[: wanted.limit]]
-    following = items[-1].id if len(left) > wanted.limit else None
+    fitting = [capability for capability in service.registry.capabilities.values() if params.fits(capability)]
+    remaining = [capability for capability in fitting if params.cursor is None or capability.name > params.cursor]
+    items = [capability_shape(capability) for capability in remaining[: params.limit]]
+    following = items[-1].id if len(remaining) > params.limit else None
     return CapabilityPageShape(items=items, total=len(fitting), next=following)
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_capability")
 async def get_capability(
-    service: Served, _: Reads, id: Id, wanted: Annotated[DetailFilter, Query()]
+    service: Served, _: Reads, id: Id, params: Annotated[DetailFilter, Query()]
 ) -> CapabilityDetail:
     """Return one capability, by its id or an alias, with its presets, its tools, and their schemas."""
-    found = service.registry.get(id)
-    return capability_detail(found, await asyncio.to_thread(readiness_of, found) if wanted.readiness else None)
+    capability = service.registry.get(id)
+    return capability_detail(
+        capability, await asyncio.to_thread(readiness_of, capability) if params.readiness else None
+    )

@@ -17,11 +17,11 @@ router = APIRouter(prefix="/config", tags=["configuration"], route_class=StrictR
     operation_id="check_config",
     response_model_exclude_unset=True,  # a null is data
 )
-async def check_config(service: Served, caller: Reads, given: ConfigInput, request: Request) -> ConfigCheckShape:
+async def check_config(service: Served, caller: Reads, body: ConfigInput, request: Request) -> ConfigCheckShape:
     """Check the text of a configuration file, as `capset check` does, but without loading its handlers.
 
     Nothing is kept, no code is imported and no path is followed; a sound one has a warning for each handler, for
     `workspace` and for `audit.key`.
     """
     with DisconnectWatch(request.receive):
-        return await service.checker.check(caller.principal, given.content, given.format, service.registry)
+        return await service.checker.check(caller.principal, body.content, body.format, service.registry)

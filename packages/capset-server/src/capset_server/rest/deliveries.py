@@ -26,16 +26,16 @@ class DeliveryFilter(Paged):
 
 @router.get("", responses=problems(422), operation_id="list_deliveries")
 async def list_deliveries(
-    service: Served, caller: Audits, wanted: Annotated[DeliveryFilter, Query()]
+    service: Served, caller: Audits, params: Annotated[DeliveryFilter, Query()]
 ) -> DeliveryPageShape:
     """List deliveries of the organisation's requests, newest first."""
     query = DeliveryQuery(
         caller.principal.org,
-        wanted.state,
-        wanted.channel,
-        wanted.approval,
-        limit=wanted.limit,
-        before=wanted.cursor,
+        params.state,
+        params.channel,
+        params.approval,
+        limit=params.limit,
+        before=params.cursor,
     )
     return await delivery_page_shape(service.kernel.store.deliveries.list, query)
 

@@ -80,7 +80,7 @@ async def read_file(
     caller: Calls,
     id: Id,
     path: FilePath,
-    wanted: Annotated[FolderFilter, Query()],
+    params: Annotated[FolderFilter, Query()],
     request: Request,
     unless: Unless = None,
 ) -> FolderShape | Response:
@@ -91,8 +91,8 @@ async def read_file(
     if stat is None:
         raise FileError(f"there is no file {place!r}", status=404)
     if stat.is_directory:
-        listed = await files.list(place, recursive=wanted.recursive)
-        return folder_shape(place, listed, recursive=wanted.recursive, limit=wanted.limit, cursor=wanted.cursor)
+        stats = await files.list(place, recursive=params.recursive)
+        return folder_shape(place, stats, recursive=params.recursive, limit=params.limit, cursor=params.cursor)
     # A mounted file may differ between versions of the agent, and was never written: it has no version.
     if stat.version and is_known(stat.version, unless):
         return unchanged(stat.version)
@@ -184,14 +184,14 @@ async def delete_file(
     caller: Calls,
     id: Id,
     path: FilePath,
-    wanted: Annotated[Recursive, Query()],
+    params: Annotated[Recursive, Query()],
     if_match: IfMatch = None,
 ) -> None:
     """Delete a file, or a folder; a full folder needs ``recursive``, and the root is emptied and stays."""
     session = await allowed_session(service, caller, id, "session_files:write")
     place = normalise_path(f"/{path}")
-    act = _act(service, "file.delete", {"path": place, "recursive": wanted.recursive}, session, caller)
-    gone = await session.files.delete(place, recursive=wanted.recursive, version=expected(if_match), act=act)
+    act = _act(service, "file.delete", {"path": place, "recursive": params.recursive}, session, caller)
+    gone = await session.files.delete(place, recursive=params.recursive, version=expected(if_match), act=act)
     if not gone and place != "/":
         raise FileError(f"there is no file {place!r}", status=404)
 

@@ -40,10 +40,10 @@ async def list_sightings(service: Served, caller: Audits, hash: Hash) -> Sightin
 
     There are none of a hash that is known and was not live. ``GET /v1/links/diff`` says what changed between two links.
     """
-    found = await service.kernel.store.lineage.sightings(caller.principal.org, hash)
-    if not found.items:
+    sightings = await service.kernel.store.lineage.sightings(caller.principal.org, hash)
+    if not sightings.items:
         await service.fingerprints.resolve(caller.principal.org, hash)
-    return sightings_shape(hash, found)
+    return sightings_shape(hash, sightings)
 
 
 @router.get(

@@ -13,7 +13,7 @@ from capset_server.http.request_rules import HttpRefusal
 from capset_server.observability.metrics import Exposition
 from capset_server.rest.routing import Measures, Served, StrictRoute, problems
 
-_OPEN: Final = {code: said for code, said in problems(422).items() if code not in (401, 503)}
+_OPEN: Final = {code: response for code, response in problems(422).items() if code not in (401, 503)}
 router = APIRouter(tags=["health"], route_class=StrictRoute)
 
 
@@ -33,11 +33,13 @@ async def readyz(service: Served) -> ReadyShape:
     if service.is_draining:
         raise _draining()
     await service.store_probe.check()
-    found = service.kernel.signing
-    signing = SigningShape(signs=found.key is not None, key=found.key, reason=found.reason)
-    dependent = [one for one in service.registry.capabilities.values() if one.readiness is not None]
-    said = await asyncio.to_thread(lambda: {one.name: readiness_of(one) for one in dependent})
-    return ReadyShape(status="ok", signing=signing, capabilities=said)
+    signing_state = service.kernel.signing
+    signing = SigningShape(signs=signing_state.key is not None, key=signing_state.key, reason=signing_state.reason)
+    dependent = [
+        capability for capability in service.registry.capabilities.values() if capability.readiness is not None
+    ]
+    readiness = await asyncio.to_thread(lambda: {capability.name: readiness_of(capability) for capability in dependent})
+    return ReadyShape(status="ok", signing=signing, capabilities=readiness)
 
 
 def _draining() -> HttpRefusal:

@@ -53,17 +53,17 @@ class PrincipalFilter(IdentityPage):
 @router.get("/whoami", responses=problems(422), operation_id="whoami")
 async def whoami(service: Served, caller: Known) -> WhoamiShape:
     """Return the caller as this server knows it, what its credential is good for, and the server itself."""
-    who = caller.principal
+    principal = caller.principal
     row = None if caller.key_id is None else await service.kernel.store.keys.get(caller.key_id)
-    held = who.with_permissions(service.kernel.governance.default_permissions)
+    effective = principal.with_permissions(service.kernel.governance.default_permissions)
     return WhoamiShape(
-        principal=who.id,
-        kind=who.kind,
-        org=who.org,
-        on_behalf_of=who.on_behalf_of,
-        permissions=sorted(held.permissions),
-        attributes=who.attributes.masked(),
-        allowance=allowance_shape(who.allowance and who.allowance.plain()),
+        principal=principal.id,
+        kind=principal.kind,
+        org=principal.org,
+        on_behalf_of=principal.on_behalf_of,
+        permissions=sorted(effective.permissions),
+        attributes=principal.attributes.masked(),
+        allowance=allowance_shape(principal.allowance and principal.allowance.plain()),
         scopes=sorted(caller.scopes),
         tools=None if caller.tools is None else sorted(caller.tools),
         credential="none" if caller.key is None else "token" if caller.key_id is None else "key",
@@ -86,33 +86,33 @@ def store_kind(store: Store) -> str:
 
 @router.get("/principals", responses=problems(422), operation_id="list_principals")
 async def list_principals(
-    service: Served, caller: Administers, wanted: Annotated[PrincipalFilter, Query()]
+    service: Served, caller: Administers, params: Annotated[PrincipalFilter, Query()]
 ) -> PrincipalPageShape:
     """List the principals of the caller's organisation that have keys or sessions, by id.
 
     A caller of no organisation names one, or else sees those of none.
     """
-    check_org(caller, wanted.org)
-    org = caller.principal.org or wanted.org or None
-    after, only = _after(wanted.cursor), wanted.principal
+    check_org(caller, params.org)
+    org = caller.principal.org or params.org or None
+    after, only = _after(params.cursor), params.principal
     if only is not None:
         after = max(after or ("", ""), (only, ""))  # no kind comes before those of this id
-    by_session = await service.kernel.store.directory.principals(org, after=after, limit=wanted.limit + 1)
+    by_session = await service.kernel.store.directory.principals(org, after=after, limit=params.limit + 1)
     keys, is_partial = await _keys_of(service, org, only)
-    last_sessions = {(one.id, one.kind): one.last_session_at for one in by_session if only in (None, one.id)}
-    known = sorted({*last_sessions, *(who for who in keys if after is None or who > after)})
-    shown = known[: wanted.limit]
+    last_sessions = {(entry.id, entry.kind): entry.last_session_at for entry in by_session if only in (None, entry.id)}
+    identities = sorted({*last_sessions, *(identity for identity in keys if after is None or identity > after)})
+    page = identities[: params.limit]
     items = [
         PrincipalShape(
-            id=who[0],
-            kind=who[1],
-            last_session_at=last_sessions.get(who),
-            keys=[key_shape(row) for row in keys.get(who, [])[:KEYS_SHOWN]],
+            id=identity[0],
+            kind=identity[1],
+            last_session_at=last_sessions.get(identity),
+            keys=[key_shape(row) for row in keys.get(identity, [])[:KEYS_SHOWN]],
         )
-        for who in shown
+        for identity in page
     ]
     return PrincipalPageShape(
-        items=items, next=_cursor(shown[-1]) if len(known) > wanted.limit else None, is_partial=is_partial
+        items=items, next=_cursor(page[-1]) if len(identities) > params.limit else None, is_partial=is_partial
     )
 
 
@@ -123,31 +123,31 @@ async def _keys_of(
 
     A principal all of whose keys have ended has an empty list.
     """
-    found: dict[tuple[str, str], list[KeyRow]] = {}
-    now, left = service.kernel.now(), KEYS_READ
+    keys_by_principal: dict[tuple[str, str], list[KeyRow]] = {}
+    now, remaining = service.kernel.now(), KEYS_READ
     before: str | None = None
-    while left > 0:
-        page = await service.kernel.store.keys.page(KeyQuery(org or "", only, min(left, _PAGE), before))
+    while remaining > 0:
+        page = await service.kernel.store.keys.page(KeyQuery(org or "", only, min(remaining, _PAGE), before))
         for row in page.items:
-            kept = found.setdefault((row.principal, row.principal_kind), [])
+            rows = keys_by_principal.setdefault((row.principal, row.principal_kind), [])
             if is_valid(row, now):
-                kept.append(row)
-        left -= len(page.items)
+                rows.append(row)
+        remaining -= len(page.items)
         before = page.next
         if before is None:
-            return found, False
-    return found, True
+            return keys_by_principal, False
+    return keys_by_principal, True
 
 
 @router.get("/orgs", responses=problems(422), operation_id="list_orgs")
-async def list_orgs(service: Served, caller: Administers, wanted: Annotated[IdentityPage, Query()]) -> OrgPageShape:
+async def list_orgs(service: Served, caller: Administers, params: Annotated[IdentityPage, Query()]) -> OrgPageShape:
     """List the organisations that have keys, stored agents or sessions, by name: for operators, who are of none."""
     _check_operator(caller)
-    after = _after(wanted.cursor)
-    found = await service.kernel.store.directory.orgs(after=after and after[0], limit=wanted.limit + 1)
-    items = [OrgShape(org=one.org, keys=one.keys, agents=one.agents, sessions=one.sessions) for one in found]
-    shown = items[: wanted.limit]
-    return OrgPageShape(items=shown, next=_cursor((shown[-1].org, "")) if len(items) > wanted.limit else None)
+    after = _after(params.cursor)
+    orgs = await service.kernel.store.directory.orgs(after=after and after[0], limit=params.limit + 1)
+    items = [OrgShape(org=org.org, keys=org.keys, agents=org.agents, sessions=org.sessions) for org in orgs]
+    page = items[: params.limit]
+    return OrgPageShape(items=page, next=_cursor((page[-1].org, "")) if len(items) > params.limit else None)
 
 
 def _check_operator(caller: Caller) -> None:

@@ -33,9 +33,9 @@ class KeyFilter(Paged):
 
 
 @router.get("", responses=problems(422), operation_id="list_keys")
-async def list_keys(service: Served, caller: Administers, wanted: Annotated[KeyFilter, Query()]) -> KeyPageShape:
+async def list_keys(service: Served, caller: Administers, params: Annotated[KeyFilter, Query()]) -> KeyPageShape:
     """List keys, newest first, even revoked and expired ones: those of the caller's organisation, or else of all."""
-    query = query_of(caller, org=wanted.org, principal=wanted.principal, limit=wanted.limit, before=wanted.cursor)
+    query = query_of(caller, org=params.org, principal=params.principal, limit=params.limit, before=params.cursor)
     items, following = await read_page(service.kernel.store.keys.page, query, key_shape, _id_of)
     return KeyPageShape(items=items, next=following)
 
@@ -48,7 +48,7 @@ def _id_of(row: KeyRow) -> str:
 async def create_key(
     service: Served,
     caller: Administers,
-    given: KeyInput,
+    body: KeyInput,
     request: Request,
     response: Response,
     idempotency_key: IdempotencyKey = None,
@@ -59,40 +59,43 @@ async def create_key(
     The same request under the same ``Idempotency-Key`` makes no second key: it answers 409 with the id of the first,
     since its secret is not kept.
     """
-    once = None
+    idempotency = None
     if idempotency_key is not None:
         scope = hashlib.sha256(f"keys\0{caller.identity}".encode(errors="replace")).hexdigest()
-        once = Idempotency(service, caller, scope, idempotency_key, await request.body())
-        if (kept := await once.begin()) is not None:
+        idempotency = Idempotency(service, caller, scope, idempotency_key, await request.body())
+        if (stored_reply := await idempotency.begin()) is not None:
             raise Conflict(
-                f"The request of this Idempotency-Key has made the key {kept[1].decode()}, whose secret was shown then "
+                f"The request of this Idempotency-Key has made the key {stored_reply[1].decode()}, whose secret "
+                "was shown then "
                 "and is not kept",
                 hint="if it was lost, revoke that key, and make another with a new Idempotency-Key",
             )
     try:
-        row, key = await _issue(service, caller, given)
+        row, key = await _issue(service, caller, body)
     except CapsetError as error:
-        if once is not None and (error.retryable or not isinstance(error, StoreError)):
-            await once.release()
+        if idempotency is not None and (error.retryable or not isinstance(error, StoreError)):
+            await idempotency.release()
         raise
-    if once is not None:
-        await once.store_reply(201, row.id.encode())
+    if idempotency is not None:
+        await idempotency.store_reply(201, row.id.encode())
     response.headers["Location"] = f"{request.scope['root_path']}/v1/keys/{row.id}"
     return new_key_shape(row, key)
 
 
-async def _issue(service: Service, caller: Caller, given: KeyInput) -> tuple[KeyRow, str]:
-    who = Principal(
-        given.principal,
-        permissions=given.permissions,
-        kind=given.kind,
-        org=given.org,
-        attributes=given.attributes,
-        allowance=given.allowance and given.allowance.allowance(),
+async def _issue(service: Service, caller: Caller, body: KeyInput) -> tuple[KeyRow, str]:
+    principal = Principal(
+        body.principal,
+        permissions=body.permissions,
+        kind=body.kind,
+        org=body.org,
+        attributes=body.attributes,
+        allowance=body.allowance and body.allowance.allowance(),
     )
-    lifetime = timedelta(seconds=window_seconds(given.expires))
-    scopes = DEFAULT_SCOPES if given.scopes is None else given.scopes
-    return await issue_key(service.kernel, caller, given.name, who, scopes=scopes, lifetime=lifetime, agent=given.agent)
+    lifetime = timedelta(seconds=window_seconds(body.expires))
+    scopes = DEFAULT_SCOPES if body.scopes is None else body.scopes
+    return await issue_key(
+        service.kernel, caller, body.name, principal, scopes=scopes, lifetime=lifetime, agent=body.agent
+    )
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_key")

@@ -52,8 +52,8 @@ async def envelope(service: Service, caller: Caller, id: str) -> EnvelopeRow:
 
 async def envelope_of(service: Service, caller: Caller, id: str) -> EnvelopeRow:
     """Return the envelope of a link, the latest if there are several. Raises ``NotFound``."""
-    whose = await link(service, caller, id)
-    row = await service.kernel.store.lineage.envelope_of(whose.org, whose.id)
+    link_row = await link(service, caller, id)
+    row = await service.kernel.store.lineage.envelope_of(link_row.org, link_row.id)
     if row is None:
         raise NotFound(f"the link {id!r} was kept without an envelope")
     return row
@@ -63,8 +63,8 @@ async def transitions(service: Service, caller: Caller, session: str) -> Sequenc
     """Return the transitions of a session's runtime hash. Raises ``NotFound`` for a session hidden from the caller."""
     rows = await service.kernel.store.lineage.transitions(caller.principal.org, session)
     if caller.has("capset:audit"):
-        found = await service.kernel.find_session(session)
-        if rows or (found is not None and found.org == caller.principal.org):
+        session_row = await service.kernel.find_session(session)
+        if rows or (session_row is not None and session_row.org == caller.principal.org):
             return rows
     await service.session_row(caller, session)
     return rows
@@ -81,18 +81,18 @@ async def diff(service: Service, caller: Caller, before: str, after: str) -> Dif
 async def _check(service: Service, caller: Caller, id: str) -> None:
     """Raise ``NotFound`` unless the caller may see a link, or else an envelope, with this id."""
     store, org = service.kernel.store.lineage, caller.principal.org
-    found = await store.link(org, id)
-    if found is None and (kept := await store.envelope(org, id)) is not None:
-        if await _is_seen(service, caller, await _session_of(service, kept)):
+    link_row = await store.link(org, id)
+    if link_row is None and (envelope_row := await store.envelope(org, id)) is not None:
+        if await _is_seen(service, caller, await _session_of(service, envelope_row)):
             return
-    elif found is not None and await _is_seen(service, caller, found.session):
+    elif link_row is not None and await _is_seen(service, caller, link_row.session):
         return
     raise NotFound(f"there is no link and no envelope {id!r}")
 
 
 async def _session_of(service: Service, row: EnvelopeRow) -> str | None:
-    found = await service.kernel.store.lineage.link(row.org, row.link) if row.link is not None else None
-    return found.session if found else None
+    link_row = await service.kernel.store.lineage.link(row.org, row.link) if row.link is not None else None
+    return link_row.session if link_row else None
 
 
 async def _is_seen(service: Service, caller: Caller, session: str | None) -> bool:

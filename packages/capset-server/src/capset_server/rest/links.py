@@ -56,29 +56,29 @@ class Both(Asked):
 
 @router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422), operation_id="record_link")
 async def record_link(
-    service: Served, caller: Calls, given: LinkInput, request: Request, response: Response
+    service: Served, caller: Calls, body: LinkInput, request: Request, response: Response
 ) -> KeptLinkShape:
     """Keep what the caller's session has now: a link, its envelope, and how the runtime hash moved since the last link.
 
     The session's own invocation and context hold where the body has none; members of the body's context come before
     the session's. Principal and environment are the server's own knowledge; the body has no say in them.
     """
-    row = await service.session_row(caller, given.session_id)
-    session = await service.session(caller, given.session_id)
+    row = await service.session_row(caller, body.session_id)
+    session = await service.session(caller, body.session_id)
     snapshot = await session.current()
-    if given.invocation is not None:
-        snapshot = replace(snapshot, invocation_hash=invocation_hash(given.invocation))
+    if body.invocation is not None:
+        snapshot = replace(snapshot, invocation_hash=invocation_hash(body.invocation))
     context = context_of(row)
-    if context is not None or given.context is not None:
-        context = {**(context or {}), **(given.context or {})}
+    if context is not None or body.context is not None:
+        context = {**(context or {}), **(body.context or {})}
     try:
-        kept = await keep_turn(
+        stored_link = await keep_turn(
             service.kernel.store,
             envelope_of(snapshot, session_context=context, redact=service.kernel.redactor),
             session=session.id,
             org=caller.principal.org,
-            metadata=given.metadata,
-            reason=given.reason,
+            metadata=body.metadata,
+            reason=body.reason,
             clock=service.kernel.clock,
             most=SESSION_LINKS,
         )
@@ -87,14 +87,14 @@ async def record_link(
             f"Rate limit exceeded: a session has at most {SESSION_LINKS} links (session_links).",
             hint="go on in another session",
         ) from None
-    response.headers["Location"] = f"{request.scope['root_path']}/v1/links/{kept.link.id}"
-    return kept_link_shape(kept)
+    response.headers["Location"] = f"{request.scope['root_path']}/v1/links/{stored_link.link.id}"
+    return kept_link_shape(stored_link)
 
 
 @router.get("", responses=problems(404, 422), operation_id="list_links")
-async def list_links(service: Served, caller: Looks, wanted: Annotated[LinkFilter, Query()]) -> LinkPageShape:
+async def list_links(service: Served, caller: Looks, params: Annotated[LinkFilter, Query()]) -> LinkPageShape:
     """List links, newest first. Without the scope ``capset:audit``, ``session_id`` names a session of the caller's."""
-    query = LinkQuery(caller.principal.org, wanted.agent_id, wanted.session_id, wanted.limit, wanted.cursor)
+    query = LinkQuery(caller.principal.org, params.agent_id, params.session_id, params.limit, params.cursor)
     items, following = await read_page(partial(lineage.links, service, caller), query, link_shape, attrgetter("id"))
     return LinkPageShape(items=items, next=following)
 
@@ -105,9 +105,9 @@ async def list_links(service: Served, caller: Looks, wanted: Annotated[LinkFilte
     operation_id="diff_links",
     response_model_exclude_unset=True,  # unknown members are omitted; a null is data
 )
-async def diff_links(service: Served, caller: Looks, wanted: Annotated[Both, Query()]) -> DiffShape:
+async def diff_links(service: Served, caller: Looks, params: Annotated[Both, Query()]) -> DiffShape:
     """Compare two links, or envelopes: which hashes moved, and why, as ``capset diff --json`` does."""
-    return diff_shape(await lineage.diff(service, caller, wanted.before, wanted.after))
+    return diff_shape(await lineage.diff(service, caller, params.before, params.after))
 
 
 @router.get("/{id}", responses=problems(404, 422), operation_id="get_link")

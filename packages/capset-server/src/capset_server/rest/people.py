@@ -18,18 +18,18 @@ Administers = Annotated[Caller, Depends(needs("capset:admin"))]
 
 
 @router.get("", responses=problems(422), operation_id="list_people")
-async def list_people(service: Served, caller: Administers, wanted: Annotated[Paged, Query()]) -> PersonPageShape:
+async def list_people(service: Served, caller: Administers, params: Annotated[Paged, Query()]) -> PersonPageShape:
     """List the people of the organisation, newest first."""
-    query = PersonQuery(caller.principal.org, limit=wanted.limit, before=wanted.cursor)
+    query = PersonQuery(caller.principal.org, limit=params.limit, before=params.cursor)
     return await person_page_shape(service.kernel.store.people.list, query)
 
 
 @router.post("", status_code=201, responses=problems(400, 409, 413, 415, 422), operation_id="add_person")
-async def add(service: Served, caller: Administers, given: PersonInput) -> PersonShape:
+async def add(service: Served, caller: Administers, body: PersonInput) -> PersonShape:
     """Enter a user of a Slack workspace as a principal of the organisation, who may decide its requests from now on."""
-    check_grants(given, caller.principal)
+    check_grants(body, caller.principal)
     makers = () if caller.key is None else makers_of(caller.principal)  # without keys, no one is known
-    row = person_of(service.kernel, given, caller.principal.org, caller.principal, makers)
+    row = person_of(service.kernel, body, caller.principal.org, caller.principal, makers)
     return person_shape(await add_person(service.kernel, row, by=caller.principal))
 
 

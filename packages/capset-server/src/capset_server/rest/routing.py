@@ -49,10 +49,10 @@ _SAYINGS: Final = {
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:  # as FastAPI types responses
     """Return the OpenAPI responses for the problems of a route, in addition to those of every route."""
     content = {MEDIA_TYPE: {"schema": {"$ref": f"#/components/schemas/{Problem.__name__}"}}}
-    said: dict[int | str, dict[str, Any]] = {
+    responses: dict[int | str, dict[str, Any]] = {
         code: {"description": _SAYINGS[code], "content": content} for code in (401, 403, *codes, 429, 503)
     }
-    return {**said, "default": {"description": "Any other problem", "content": content}}
+    return {**responses, "default": {"description": "Any other problem", "content": content}}
 
 
 class CallerCheck:
@@ -118,10 +118,10 @@ class StrictRequest(Request):
     """A request that parses JSON as strictly as all other interfaces: no NaN, no 1e999, bounded depth, a JSON type."""
 
     async def json(self) -> Any:  # any JSON
-        found = parse_json(await self.body())
-        if not is_finite(found):
+        parsed = parse_json(await self.body())
+        if not is_finite(parsed):
             raise InvalidArguments("The body has a number that no computer has, such as 1e999: give one that is finite")
-        return found
+        return parsed
 
 
 class StrictRoute(APIRoute):
@@ -169,11 +169,13 @@ async def _check_first(request: Request, checks: Iterable[Callable[[Caller], Non
 def _actor(request: Request) -> Actor:
     """Return the caller of a request as the actor of what it does: the address, and the id of the key."""
     context = request_context(request.scope)
-    who = ANYONE if context.caller is None else context.caller.principal
+    principal = ANYONE if context.caller is None else context.caller.principal
     place = [f"rest {request.client.host}" if request.client else "rest"]
     if context.caller is not None and context.caller.key is not None:
         place.append(f"key {context.caller.key}")
-    return Actor(who.id, who.kind, who.org, " ".join(place), who.on_behalf_of, context.correlation)
+    return Actor(
+        principal.id, principal.kind, principal.org, " ".join(place), principal.on_behalf_of, context.correlation
+    )
 
 
 def refuse_query(scope: HttpScope) -> None:
@@ -199,11 +201,11 @@ def parse_json(body: bytes) -> dict[str, Any]:  # members of any JSON
     Raises ``HttpRefusal`` for invalid JSON, ``InvalidArguments`` for JSON that is too deep or is not an object.
     """
     try:
-        found = from_json(body, allow_inf_nan=False)
+        parsed = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         if "recursion limit" in str(error):
             raise InvalidArguments("The body is nested too deeply") from None
         raise HttpRefusal(400, "invalid_json", f"The body is not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise InvalidArguments("The body must be a JSON object")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", parsed)

@@ -35,7 +35,7 @@ class RunFilter(Paged):
 async def create_run(
     service: Served,
     caller: CallsSome,
-    given: RunInput,
+    body: RunInput,
     request: Request,
     response: Response,
     idempotency_key: IdempotencyKey = None,
@@ -44,21 +44,21 @@ async def create_run(
 
     It needs an API key: a token cannot be shown again by a worker.
     """
-    await check_may_queue(service, caller, given)
+    await check_may_queue(service, caller, body)
     described(service, caller)  # first, so that a refused run leaves no session
 
     async def queue() -> RunShape:
-        if given.session_id is not None:
-            session = await service.session_row(caller, given.session_id)
+        if body.session_id is not None:
+            session = await service.session_row(caller, body.session_id)
         else:
-            session = await service.new_session(caller, str(given.agent_id))
+            session = await service.new_session(caller, str(body.agent_id))
         row = await submit(
             service,
             caller,
             session,
-            "turn" if given.tool is None else "call",
-            given.content if given.tool is None else content_of_call(given.tool, given.arguments or {}),
-            queue=given.queue,
+            "turn" if body.tool is None else "call",
+            body.content if body.tool is None else content_of_call(body.tool, body.arguments or {}),
+            queue=body.queue,
             correlation=request_context(request.scope).correlation,
         )
         return run_shape(row)
@@ -87,40 +87,40 @@ async def made_once(
     shape: type[Made],
 ) -> Made:
     """Return what a request makes, or what it made before under its key, and say where that is found."""
-    once = None
+    idempotency = None
     if key is not None:
         # Not by session: a run of an agent has a new one each time.
         scope = hashlib.sha256(f"{noun}\0{caller.identity}".encode(errors="replace")).hexdigest()
-        once = Idempotency(service, caller, scope, key, await request.body())
-    kept = None if once is None else await once.begin()
-    if kept is not None:
-        made = shape.model_validate(from_json(kept[1]))
+        idempotency = Idempotency(service, caller, scope, key, await request.body())
+    stored_reply = None if idempotency is None else await idempotency.begin()
+    if stored_reply is not None:
+        created = shape.model_validate(from_json(stored_reply[1]))
         response.headers["Idempotent-Replayed"] = "true"
     else:
         try:
-            made = await make()
+            created = await make()
         except CapsetError as error:
-            if once is not None and (error.retryable or not isinstance(error, StoreError)):
-                await once.release()
+            if idempotency is not None and (error.retryable or not isinstance(error, StoreError)):
+                await idempotency.release()
             raise
-        if once is not None:
-            await once.store_reply(201, to_json(made.plain()))
-    response.headers["Location"] = f"{request.scope['root_path']}/v1/{noun}/{made.id}"
-    return made
+        if idempotency is not None:
+            await idempotency.store_reply(201, to_json(created.plain()))
+    response.headers["Location"] = f"{request.scope['root_path']}/v1/{noun}/{created.id}"
+    return created
 
 
 @router.get("", responses=problems(422), operation_id="list_runs")
-async def list_runs(service: Served, caller: CallsSome, wanted: Annotated[RunFilter, Query()]) -> RunPageShape:
+async def list_runs(service: Served, caller: CallsSome, params: Annotated[RunFilter, Query()]) -> RunPageShape:
     """List the caller's runs, newest first."""
-    who = caller.principal
+    principal = caller.principal
     query = RunQuery(
-        who.org,
-        who.id,
-        who.kind,
-        state=wanted.state,
-        queue=wanted.queue,
-        limit=wanted.limit,
-        before=wanted.cursor,
+        principal.org,
+        principal.id,
+        principal.kind,
+        state=params.state,
+        queue=params.queue,
+        limit=params.limit,
+        before=params.cursor,
     )
     return await run_page_shape(service.kernel.store.runs.list, query)
 

@@ -21,7 +21,7 @@ router = APIRouter(prefix="/schedules", tags=["runs"], route_class=StrictRoute)
 async def create(
     service: Served,
     caller: CallsSome,
-    given: ScheduleInput,
+    body: ScheduleInput,
     request: Request,
     response: Response,
     idempotency_key: IdempotencyKey = None,
@@ -30,21 +30,21 @@ async def create(
 
     Without a session each run gets a new one. It needs an API key, by which every run goes on.
     """
-    await check_may_queue(service, caller, given)
+    await check_may_queue(service, caller, body)
 
     async def make() -> ScheduleShape:
-        session = None if given.session_id is None else await service.session_row(caller, given.session_id)
+        session = None if body.session_id is None else await service.session_row(caller, body.session_id)
         if session is None:
-            await service.agents.active(caller.principal.org, str(given.agent_id))
+            await service.agents.active(caller.principal.org, str(body.agent_id))
         row = await create_schedule(
             service,
             caller,
-            "turn" if given.tool is None else "call",
-            given.content if given.tool is None else content_of_call(given.tool, given.arguments or {}),
-            cron=given.cron,
-            timezone=given.timezone,
-            queue=given.queue,
-            agent=str(given.agent_id) if session is None else session.agent,
+            "turn" if body.tool is None else "call",
+            body.content if body.tool is None else content_of_call(body.tool, body.arguments or {}),
+            cron=body.cron,
+            timezone=body.timezone,
+            queue=body.queue,
+            agent=str(body.agent_id) if session is None else session.agent,
             session=session,
         )
         return schedule_shape(row)
@@ -55,10 +55,10 @@ async def create(
 
 
 @router.get("", responses=problems(422), operation_id="list_schedules")
-async def list_schedules(service: Served, caller: CallsSome, wanted: Annotated[Paged, Query()]) -> SchedulePageShape:
+async def list_schedules(service: Served, caller: CallsSome, params: Annotated[Paged, Query()]) -> SchedulePageShape:
     """List the caller's schedules, newest first."""
-    who = caller.principal
-    query = ScheduleQuery(who.org, who.id, who.kind, limit=wanted.limit, before=wanted.cursor)
+    principal = caller.principal
+    query = ScheduleQuery(principal.org, principal.id, principal.kind, limit=params.limit, before=params.cursor)
     return await schedule_page_shape(service.kernel.store.schedules.list, query)
 
 

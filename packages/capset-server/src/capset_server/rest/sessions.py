@@ -35,20 +35,26 @@ class SessionFilter(Paged):
 
 @router.post("", status_code=201, responses=problems(400, 404, 409, 413, 415, 422), operation_id="create_session")
 async def create_session(
-    service: Served, caller: CallsSome, given: SessionInput, request: Request, response: Response
+    service: Served, caller: CallsSome, body: SessionInput, request: Request, response: Response
 ) -> SessionShape:
     """Start a session of an agent. It keeps the agent's present version until it is moved."""
-    row = await service.new_session(caller, given.agent_id, invocation=given.invocation, context=given.context)
+    row = await service.new_session(caller, body.agent_id, invocation=body.invocation, context=body.context)
     response.headers["Location"] = f"{request.scope['root_path']}/v1/sessions/{row.id}"
     return _tagged(row, response)
 
 
 @router.get("", responses=problems(422), operation_id="list_sessions")
-async def list_sessions(service: Served, caller: Calls, wanted: Annotated[SessionFilter, Query()]) -> SessionPageShape:
+async def list_sessions(service: Served, caller: Calls, params: Annotated[SessionFilter, Query()]) -> SessionPageShape:
     """List the caller's sessions, newest first."""
-    who = caller.principal
+    principal = caller.principal
     query = SessionQuery(
-        who.org, who.id, who.kind, wanted.agent_id, wanted.limit, wanted.cursor, on_behalf_of=who.on_behalf_of
+        principal.org,
+        principal.id,
+        principal.kind,
+        params.agent_id,
+        params.limit,
+        params.cursor,
+        on_behalf_of=principal.on_behalf_of,
     )
     return await session_page_shape(service.kernel.store.sessions, query)
 
@@ -95,11 +101,11 @@ class SessionToolFilter(Asked):
 
 @router.get("/{id}/tools", responses=problems(404, 409, 422), operation_id="list_session_tools")
 async def list_session_tools(
-    service: Served, caller: Calls, id: Id, wanted: Annotated[SessionToolFilter, Query()]
+    service: Served, caller: Calls, id: Id, params: Annotated[SessionToolFilter, Query()]
 ) -> SessionToolPageShape:
     """List the tools in play in a session, by the names that a model calls them by, with their schemas."""
     session = await service.session(caller, id)
-    return session_tool_page(await session.current(), wanted.limit, name=wanted.name, cursor=wanted.cursor)
+    return session_tool_page(await session.current(), params.limit, name=params.name, cursor=params.cursor)
 
 
 @router.get(

@@ -40,32 +40,34 @@ Operates = Annotated[Caller, Depends(_operates)]
 @router.get("", responses=problems(422), operation_id="list_tool_sources")
 async def list_tool_sources(service: Served, caller: Administers) -> ToolSources:
     """List the MCP servers and APIs of the configuration. None is asked."""
-    found = [] if service.sources is None else await service.sources.summaries()
+    summaries = [] if service.sources is None else await service.sources.summaries()
     is_operator = _is_operator(caller)
-    return ToolSources(items=[source_shape(one, is_operator=is_operator) for one in found], may_approve=is_operator)
+    return ToolSources(
+        items=[source_shape(summary, is_operator=is_operator) for summary in summaries], may_approve=is_operator
+    )
 
 
 @router.get("/{id}", responses=problems(404, 409, 422), operation_id="get_tool_source")
 async def get_tool_source(
-    service: Served, caller: Administers, id: Id, wanted: Annotated[ToolFilter, Query()]
+    service: Served, caller: Administers, id: Id, query: Annotated[ToolFilter, Query()]
 ) -> ToolSourceState:
     """Ask one of them, and return it with what was approved of each tool, and what is said of it now."""
-    summary, seen = await _sources(service).look(id)
+    summary, source = await _sources(service).look(id)
     is_operator = _is_operator(caller)
-    return source_page(summary, seen, is_operator=is_operator, limit=wanted.limit, cursor=wanted.cursor)
+    return source_page(summary, source, is_operator=is_operator, limit=query.limit, cursor=query.cursor)
 
 
 @router.post("/{id}/approve", responses=problems(400, 404, 409, 413, 415, 422), operation_id="approve_source_tools")
-async def approve_source_tools(service: Served, caller: Operates, id: Id, given: ToolApprovals) -> ChangedApprovals:
+async def approve_source_tools(service: Served, caller: Operates, id: Id, body: ToolApprovals) -> ChangedApprovals:
     """Approve tools as they were seen, all of them or none. Agents have them within seconds."""
-    approved = await _sources(service).approve(id, given.tools, caller.principal)
-    return ChangedApprovals(tools=[one.name for one in approved])
+    approved = await _sources(service).approve(id, body.tools, caller.principal)
+    return ChangedApprovals(tools=[tool.name for tool in approved])
 
 
 @router.post("/{id}/withdraw", responses=problems(400, 404, 409, 413, 415, 422), operation_id="withdraw_source_tools")
-async def withdraw_source_tools(service: Served, caller: Operates, id: Id, given: ToolWithdrawals) -> ChangedApprovals:
+async def withdraw_source_tools(service: Served, caller: Operates, id: Id, body: ToolWithdrawals) -> ChangedApprovals:
     """Take approvals of tools back, all of them or none. The MCP server or API is not asked."""
-    return ChangedApprovals(tools=await _sources(service).withdraw(id, given.tools, caller.principal))
+    return ChangedApprovals(tools=await _sources(service).withdraw(id, body.tools, caller.principal))
 
 
 def _sources(service: Service) -> DeclaredSources:

@@ -82,7 +82,7 @@ async def send_message(
     service: Served,
     caller: Calls,
     id: Id,
-    given: TurnInput,
+    body: TurnInput,
     request: Request,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
@@ -90,13 +90,13 @@ async def send_message(
     row = await service.session_row(caller, id)
     service.turns.check_runner()
     if not prefers_events(request.headers.get("accept", "")):
-        begun, replayed = await begin_turn(service, caller, row, given.content, request, idempotency_key)
+        begun, replayed = await begin_turn(service, caller, row, body.content, request, idempotency_key)
         answer = Response(to_json(begun), 202, media_type="application/json")
         answer.raw_headers.extend(replayed)
         return answer
     leave = service.turns.followers.join(caller.principal)  # first, so that a client that may not follow begins no turn
     try:
-        begun, replayed = await begin_turn(service, caller, row, given.content, request, idempotency_key)
+        begun, replayed = await begin_turn(service, caller, row, body.content, request, idempotency_key)
     except BaseException:
         leave()
         raise
@@ -133,28 +133,28 @@ async def begin_found_turn(
     It is asked for a new turn alone: once a turn was begun, it could find another session for the same request. Keys
     are told apart by ``place``.
     """
-    once = (
+    idempotency = (
         Idempotency(service, caller, place, idempotency_key, await request.body())
         if idempotency_key is not None
         else None
     )
-    kept = await once.begin() if once is not None else None
-    if kept is not None:
-        return TurnShape.model_validate(from_json(kept[1])), [_REPLAYED]
+    stored_reply = await idempotency.begin() if idempotency is not None else None
+    if stored_reply is not None:
+        return TurnShape.model_validate(from_json(stored_reply[1])), [_REPLAYED]
     request_info = request_context(request.scope)
     try:
         row, content = await find()
         begun = await service.turns.begin(caller, row, content, request_info.correlation)
     except CapsetError:
-        if once is not None:
-            await once.release()
+        if idempotency is not None:
+            await idempotency.release()
         raise
     request_info.notes["turn"] = begun.turn
     after = begun.last - 1
     path = f"{request.scope['root_path']}/v1/sessions/{row.id}/events?after={after}"
     turn = TurnShape(turn=begun.turn, session=row.id, after=after, events=path)
-    if once is not None:
-        await once.store_reply(202, to_json(turn))
+    if idempotency is not None:
+        await idempotency.store_reply(202, to_json(turn))
     return turn, []
 
 
@@ -175,22 +175,22 @@ async def list_events(
     service: Served,
     caller: Calls,
     id: Id,
-    wanted: Annotated[Followed, Query()],
+    query: Annotated[Followed, Query()],
     request: Request,
     last_event_id: LastEventId = None,
 ) -> Response:
     """Tell what happens in a session's turns: what was told already, and then what comes, until the client leaves."""
     await service.session_row(caller, id)
-    after = wanted.after
-    if wanted.newest is not None:
+    after = query.after
+    if query.newest is not None:
         latest = await service.kernel.store.events.latest([id])
-        after = max(0, latest.get(id, 0) - wanted.newest)
+        after = max(0, latest.get(id, 0) - query.newest)
     if last_event_id is not None:
         if not _NUMBER.fullmatch(last_event_id):
             raise HttpRefusal(400, "invalid_header", "Last-Event-ID is the id of an event, a number")
         after = int(last_event_id)
-    leave = service.turns.followers.join(caller.principal) if wanted.follow else None
-    return Events(service, caller, request_context(request.scope), id, after, waits=wanted.follow, leave=leave)
+    leave = service.turns.followers.join(caller.principal) if query.follow else None
+    return Events(service, caller, request_context(request.scope), id, after, waits=query.follow, leave=leave)
 
 
 class MessagesFilter(Asked):
@@ -202,27 +202,27 @@ class MessagesFilter(Asked):
 
 @router.get("/{id}/messages", operation_id="list_messages", responses=problems(404, 422))
 async def list_messages(
-    service: Served, caller: Calls, id: Id, wanted: Annotated[MessagesFilter, Query()]
+    service: Served, caller: Calls, id: Id, query: Annotated[MessagesFilter, Query()]
 ) -> ConversationPageShape:
     """List the messages of the session's conversation, the oldest first, as its runner stored them."""
     await service.session_row(caller, id)
     events = service.kernel.store.events
-    page = await events.messages(id, after=wanted.after, limit=wanted.limit, max_bytes=PAGE_BYTES)
+    page = await events.messages(id, after=query.after, limit=query.limit, max_bytes=PAGE_BYTES)
     return conversation_page_shape(page)
 
 
 @router.post(
     "/{id}/fork", status_code=201, operation_id="fork_session", responses=problems(400, 404, 409, 413, 415, 422)
 )
-async def fork_session(service: Served, caller: Calls, id: Id, given: ForkInput) -> SessionShape:
+async def fork_session(service: Served, caller: Calls, id: Id, body: ForkInput) -> SessionShape:
     """Start a session like this one, with its conversation up to the end of a turn; files and state are not copied."""
-    return session_shape(await service.fork_session(caller, id, given.turn))
+    return session_shape(await service.fork_session(caller, id, body.turn))
 
 
 @router.post("/{id}/rewind", operation_id="rewind_session", responses=problems(400, 404, 409, 413, 415, 422))
-async def rewind_session(service: Served, caller: Calls, id: Id, given: RewindInput) -> RewoundShape:
+async def rewind_session(service: Served, caller: Calls, id: Id, body: RewindInput) -> RewoundShape:
     """Take the conversation back to before a turn. What the turns have done stays done, and their events stay."""
-    return RewoundShape(removed=await service.rewind_session(caller, id, given.turn))
+    return RewoundShape(removed=await service.rewind_session(caller, id, body.turn))
 
 
 @router.post(

@@ -35,7 +35,7 @@ class UsageFilter(Asked):
 
 
 @router.get("", responses=problems(404, 422), operation_id="get_usage")
-async def get_usage(service: Served, caller: Known, wanted: Annotated[UsageFilter, Query()]) -> UsageShape:
+async def get_usage(service: Served, caller: Known, query: Annotated[UsageFilter, Query()]) -> UsageShape:
     """Return what has been used so far of everything that is limited, as it is now.
 
     Of a caller: its own limits and those of the server. Of one of its sessions also those of the agent, of the tools in
@@ -43,46 +43,48 @@ async def get_usage(service: Served, caller: Known, wanted: Annotated[UsageFilte
     needs ``capset:admin`` or ``capset:audit``. A caller of no organisation may name one. What nothing limits is not
     counted: ``GET /v1/audit/summary`` counts calls.
     """
-    if wanted.session is not None:
-        if wanted.principal is not None or wanted.org is not None:
+    if query.session is not None:
+        if query.principal is not None or query.org is not None:
             raise InvalidArguments("Invalid request: usage is that of a session, or of a principal")
         caller.check("capset:call")
-        session = await service.session(caller, wanted.session)
-        return _shape(service, caller.principal, await session.consumption(), wanted.session)
-    who = caller.principal
-    if wanted.principal is not None:
-        who = await _other(service, caller, wanted.principal, wanted)
-    elif wanted.org is not None:
+        session = await service.session(caller, query.session)
+        return _shape(service, caller.principal, await session.consumption(), query.session)
+    principal = caller.principal
+    if query.principal is not None:
+        principal = await _other(service, caller, query.principal, query)
+    elif query.org is not None:
         raise InvalidArguments("Invalid request: name a principal of that organisation")
     kernel = service.kernel
-    found = await principal_consumption(kernel.store, kernel.clock, who, kernel.governance.allowance)
-    return _shape(service, who, found)
+    consumptions = await principal_consumption(kernel.store, kernel.clock, principal, kernel.governance.allowance)
+    return _shape(service, principal, consumptions)
 
 
-async def _other(service: Service, caller: Caller, id: str, wanted: UsageFilter) -> Principal:
+async def _other(service: Service, caller: Caller, id: str, query: UsageFilter) -> Principal:
     """Return another principal with the limits that its newest valid keys state, each once: as many as one may have."""
     caller.check("capset:admin", "capset:audit")
-    check_org(caller, wanted.org)
-    org = caller.principal.org or wanted.org
+    check_org(caller, query.org)
+    org = caller.principal.org or query.org
     now = service.kernel.now()
     page = await service.kernel.store.keys.page(KeyQuery(org or "", principal=id, limit=KEYS_READ))
     stated = [
         allowance_of(row.allowance)
         for row in page.items
-        if row.allowance is not None and row.principal_kind == wanted.kind and is_valid(row, now)
+        if row.allowance is not None and row.principal_kind == query.kind and is_valid(row, now)
     ]
-    limits = dict.fromkeys(limit for one in stated for limit in one.limits)
-    usage = dict.fromkeys(limit for one in stated for limit in one.usage)
+    limits = dict.fromkeys(limit for key_allowance in stated for limit in key_allowance.limits)
+    usage = dict.fromkeys(limit for key_allowance in stated for limit in key_allowance.usage)
     allowance = Allowance(limits=[*limits][:MAX_LIMITS], usage=[*usage][:MAX_LIMITS])
-    return Principal(id, kind=wanted.kind, org=org, allowance=allowance)
+    return Principal(id, kind=query.kind, org=org, allowance=allowance)
 
 
-def _shape(service: Service, who: Principal, found: Sequence[Consumption], session: str | None = None) -> UsageShape:
+def _shape(
+    service: Service, principal: Principal, consumptions: Sequence[Consumption], session: str | None = None
+) -> UsageShape:
     return UsageShape(
-        principal=who.id,
-        kind=who.kind,
-        org=who.org,
+        principal=principal.id,
+        kind=principal.kind,
+        org=principal.org,
         session=session,
         at=service.kernel.now(),
-        items=[consumption_shape(one) for one in found],
+        items=[consumption_shape(consumption) for consumption in consumptions],
     )

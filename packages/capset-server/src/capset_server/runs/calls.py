@@ -32,73 +32,73 @@ async def do_call(service: Service, run: RunRow) -> bool:
     begun = replace(run, state="running", begun_at=run.begun_at or kernel.now())
     if run.state == "queued" and not await kernel.store.runs.change(run, begun):
         return False
-    once = Idempotency(service, caller, run.session, run.id, run.content.encode(), run.id, is_bounded=False)
+    idempotency = Idempotency(service, caller, run.session, run.id, run.content.encode(), run.id, is_bounded=False)
     try:
-        kept = await once.begin()
+        stored_reply = await idempotency.begin()
     except Conflict:
         past = await _begun(service, begun)
-        return past is not None and await _resume(service, caller, begun, once, past)
-    if kept is not None:
-        return await _end(once, begun, from_json(kept[1]))
+        return past is not None and await _resume(service, caller, begun, idempotency, past)
+    if stored_reply is not None:
+        return await _end(idempotency, begun, from_json(stored_reply[1]))
     if run.state == "running":  # a day later its key is forgotten, and the record still tells
         try:
             past = await _begun(service, begun)
         except Exception:
-            await _free(once)
+            await _free(idempotency)
             raise
         if past is not None:
-            return await _resume(service, caller, begun, once, past)
-    return await _make(service, caller, begun, once)
+            return await _resume(service, caller, begun, idempotency, past)
+    return await _make(service, caller, begun, idempotency)
 
 
-async def _make(service: Service, caller: Caller, run: RunRow, once: Idempotency) -> bool:
+async def _make(service: Service, caller: Caller, run: RunRow, idempotency: Idempotency) -> bool:
     """Make a call. Raises ``StoreError`` if the store was away before its tool was started."""
     content = from_json(run.content)
     try:
         session = (await service.session(caller, run.session)).options(approvals="defer")
         message = session.message(content["tool"], Json(to_json(content["arguments"])))
     except Exception:
-        await _free(once)
+        await _free(idempotency)
         raise
     # Calls that its tool makes have its correlation, too; the run's id as its causation tells it from these.
     result = await session.try_message(replace(message, meta=Meta(run.id, service.kernel.now(), run.id)))
     if isinstance(result.error, StoreError) and result.error.retryable:
-        await _free(once)
+        await _free(idempotency)
         raise result.error
     data = call_data(result, result.data, run.session)
     if result.refused:
-        await _free(once)
+        await _free(idempotency)
     else:
-        await once.end(result, to_json(data))
+        await idempotency.end(result, to_json(data))
     if (approval := approval_of(result.error)) is not None:
         return await _store(service, run, "waiting", None, approval=approval)
-    return await _end(once, run, data)
+    return await _end(idempotency, run, data)
 
 
-async def _free(once: Idempotency) -> None:
+async def _free(idempotency: Idempotency) -> None:
     """Free the key of a call that is not made now, however long the store is away.
 
     As long as this process lives, the key would keep every worker from making it.
     """
     while True:
         try:
-            return await once.release()
+            return await idempotency.release()
         except StoreError:
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def _resume(service: Service, caller: Caller, run: RunRow, once: Idempotency, begun: Attempt) -> bool:
+async def _resume(service: Service, caller: Caller, run: RunRow, idempotency: Idempotency, begun: Attempt) -> bool:
     """Go on with a call that began before: its record says how it ended, or that it has not ended yet."""
     if begun.outcome is None:
         return False  # another process makes it, or has just died
     if begun.outcome == "succeeded":
-        return await _end(once, run, {"success": True, "record": begun.record, "session": run.session})
+        return await _end(idempotency, run, {"success": True, "record": begun.record, "session": run.session})
     session = await service.session(caller, run.session)
     tool = session.snapshot.tools.get(from_json(run.content)["tool"].rpartition(".")[2])
     if tool is not None and (not tool.tool.has_side_effects or tool.tool.idempotent):
-        return await _make(service, caller, run, once)
+        return await _make(service, caller, run, idempotency)
     error = Interrupted("The call was interrupted: it may have had effects, and is not made again")
-    return await _end(once, run, _failed(run, begun.record, error))
+    return await _end(idempotency, run, _failed(run, begun.record, error))
 
 
 async def _begun(service: Service, run: RunRow) -> Attempt | None:
@@ -106,20 +106,22 @@ async def _begun(service: Service, run: RunRow) -> Attempt | None:
 
     That is one that has not ended, or else one that succeeded.
     """
-    found = await service.kernel.store.audit.attempts(run.org, run.id)
-    own = [one for one in found if one.causation == run.id and one.outcome not in UNTOUCHED]
-    if not own:  # what only reads has no intent: it was broken off if its tool has made calls
-        own = [replace(one, outcome="interrupted") for one in found if one.causation != run.id]
-    return min(own, key=lambda one: (one.outcome is not None, one.outcome != "succeeded"), default=None)
+    attempts = await service.kernel.store.audit.attempts(run.org, run.id)
+    own_attempts = [attempt for attempt in attempts if attempt.causation == run.id and attempt.outcome not in UNTOUCHED]
+    if not own_attempts:  # what only reads has no intent: it was broken off if its tool has made calls
+        own_attempts = [replace(attempt, outcome="interrupted") for attempt in attempts if attempt.causation != run.id]
+    return min(
+        own_attempts, key=lambda attempt: (attempt.outcome is not None, attempt.outcome != "succeeded"), default=None
+    )
 
 
 def _failed(run: RunRow, record: str, error: CapsetError) -> dict[str, Any]:
     return {"success": False, "error": error_shape(error).plain(), "record": record, "session": run.session}
 
 
-async def _end(once: Idempotency, run: RunRow, data: Any) -> bool:  # JSON data
-    await _store(once.service, run, "succeeded" if data["success"] else "failed", to_json(data).decode())
-    await once.release()  # the run tells what came of it, and its organisation has the key for another request
+async def _end(idempotency: Idempotency, run: RunRow, data: Any) -> bool:  # JSON data
+    await _store(idempotency.service, run, "succeeded" if data["success"] else "failed", to_json(data).decode())
+    await idempotency.release()  # the run tells what came of it, and its organisation has the key for another request
     return True
 
 

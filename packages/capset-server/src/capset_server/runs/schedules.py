@@ -54,13 +54,13 @@ def next_time(cron: str, timezone: str, after: str) -> str:
     try:
         if len(cron.split()) != _FIELDS:
             raise CronSimError("Wrong number of fields")
-        found = next(CronSim(cron, datetime.fromisoformat(after).astimezone(zone)))
+        due_at = next(CronSim(cron, datetime.fromisoformat(after).astimezone(zone)))
     except CronSimError as error:
-        told = f"minute, hour, day of the month, month and day of the week are expected, as in 0 9 * * 1-5; {error}"
-        raise _refused("cron", told) from None
+        message = f"minute, hour, day of the month, month and day of the week are expected, as in 0 9 * * 1-5; {error}"
+        raise _refused("cron", message) from None
     except StopIteration:
         raise _refused("cron", "a time that comes is expected; this one never does") from None
-    return iso_of(found.astimezone(UTC))
+    return iso_of(due_at.astimezone(UTC))
 
 
 def _refused(field: str, expected: str) -> InvalidArguments:
@@ -84,13 +84,13 @@ async def create_schedule(
     Raises ``InvalidArguments`` as ``next_time`` does, ``PermissionDenied`` for a caller with a token, and
     ``LimitExceeded`` if the organisation has as many schedules as it may.
     """
-    kernel, who = service.kernel, caller.principal
+    kernel, principal = service.kernel, caller.principal
     now = kernel.now()
     row = ScheduleRow(
         id=kernel.new_id(),
-        org=who.org,
-        principal=who.id,
-        principal_kind=who.kind,
+        org=principal.org,
+        principal=principal.id,
+        principal_kind=principal.kind,
         cron=cron,
         timezone=timezone,
         kind=kind,
@@ -103,7 +103,7 @@ async def create_schedule(
         next_at=next_time(cron, timezone, now),
     )
     about = {"id": row.id, "cron": cron, "timezone": timezone, "kind": kind, "queue": queue, "agent": agent}
-    act = kernel.act("schedule.create", about, by=who, org=who.org)
+    act = kernel.act("schedule.create", about, by=principal, org=principal.org)
     try:
         await kernel.store.schedules.add(row, most=SCHEDULES, act=act)
     except SchedulesFull:
@@ -116,21 +116,21 @@ async def create_schedule(
 
 async def find_schedule(service: Service, caller: Caller, id: str) -> ScheduleRow:
     """Return a schedule of the caller's. Raises ``NotFound``, also for another's."""
-    row, who = await service.kernel.store.schedules.get(id), caller.principal
-    if row is None or (row.org, row.principal_kind, row.principal) != (who.org, who.kind, who.id):
+    row, principal = await service.kernel.store.schedules.get(id), caller.principal
+    if row is None or (row.org, row.principal_kind, row.principal) != (principal.org, principal.kind, principal.id):
         raise NotFound(f"there is no schedule {id!r}")
     return row
 
 
 async def pause_schedule(service: Service, caller: Caller, id: str, *, is_paused: bool) -> ScheduleRow:
     """Pause a schedule, or have it go on from now, and return it; one that is so already stays as it is."""
-    kernel, who = service.kernel, caller.principal
+    kernel, principal = service.kernel, caller.principal
     for _ in range(_TRIES):
         row = await find_schedule(service, caller, id)
         if (row.next_at is None) == is_paused:
             return row
         then = replace(row, next_at=None if is_paused else next_time(row.cron, row.timezone, kernel.now()))
-        act = kernel.act("schedule.change", {"id": id, "is_paused": is_paused}, by=who, org=who.org)
+        act = kernel.act("schedule.change", {"id": id, "is_paused": is_paused}, by=principal, org=principal.org)
         if await kernel.store.schedules.change(row, then, act=act):
             return then
     raise Conflict(f"the schedule {id!r} changes all the time: try again")
@@ -138,9 +138,11 @@ async def pause_schedule(service: Service, caller: Caller, id: str, *, is_paused
 
 async def remove_schedule(service: Service, caller: Caller, id: str) -> None:
     """Delete a schedule of the caller's; its runs stay. Raises ``NotFound``."""
-    kernel, who = service.kernel, caller.principal
+    kernel, principal = service.kernel, caller.principal
     await find_schedule(service, caller, id)
-    if not await kernel.store.schedules.remove(id, act=kernel.act("schedule.delete", {"id": id}, by=who, org=who.org)):
+    if not await kernel.store.schedules.remove(
+        id, act=kernel.act("schedule.delete", {"id": id}, by=principal, org=principal.org)
+    ):
         raise NotFound(f"there is no schedule {id!r}")
 
 
@@ -152,56 +154,64 @@ async def queue_due(service: Service, queues: Sequence[str]) -> int:
     """
     kernel, count = service.kernel, 0
     for queue in queues:
-        for seen in await kernel.store.schedules.due(queue, now=kernel.now()):
-            count += await _queue_one(service, seen)
+        for schedule in await kernel.store.schedules.due(queue, now=kernel.now()):
+            count += await _queue_one(service, schedule)
     return count
 
 
-async def _leave(service: Service, seen: ScheduleRow) -> None:
+async def _leave(service: Service, schedule: ScheduleRow) -> None:
     """Leave a schedule, which stays due, to a worker that knows its caller; it says so."""
     problem = "its caller has no key, and no worker with --insecure was there"
-    if seen.problem != problem:
-        _log.warning("the schedule %s waits: %s", seen.id, problem)
-        await service.kernel.store.schedules.change(seen, replace(seen, problem=problem))
+    if schedule.problem != problem:
+        _log.warning("the schedule %s waits: %s", schedule.id, problem)
+        await service.kernel.store.schedules.change(schedule, replace(schedule, problem=problem))
 
 
-async def _queue_one(service: Service, seen: ScheduleRow) -> bool:
+async def _queue_one(service: Service, schedule: ScheduleRow) -> bool:
     store, now = service.kernel.store, service.kernel.now()
-    problem, made = None, None
+    problem, created_session = None, None
     try:
-        then = replace(seen, next_at=next_time(seen.cron, seen.timezone, now), problem=None)
+        then = replace(schedule, next_at=next_time(schedule.cron, schedule.timezone, now), problem=None)
     except InvalidArguments as error:  # a time zone that is gone
-        await store.schedules.change(seen, replace(seen, next_at=None, problem=error.message))
+        await store.schedules.change(schedule, replace(schedule, next_at=None, problem=error.message))
         return False
     try:
-        before = None if seen.last_run is None else await store.runs.get(seen.last_run)
+        before = None if schedule.last_run is None else await store.runs.get(schedule.last_run)
         if before is not None and before.state in UNFINISHED:
             raise Conflict(f"the run {before.id} has not ended")
-        caller = await service.turns.find_caller(from_json(seen.caller))
-        if seen.session is None:
-            session = made = await service.new_session(caller, seen.agent)
+        caller = await service.turns.find_caller(from_json(schedule.caller))
+        if schedule.session is None:
+            session = created_session = await service.new_session(caller, schedule.agent)
         else:
-            session = await service.session_row(caller, seen.session)
+            session = await service.session_row(caller, schedule.session)
         run = new_run(
-            service, caller, session, seen.kind, seen.content, queue=seen.queue, correlation=service.kernel.new_id()
+            service,
+            caller,
+            session,
+            schedule.kind,
+            schedule.content,
+            queue=schedule.queue,
+            correlation=service.kernel.new_id(),
         )
         then = replace(then, last_at=now, last_run=run.id)
-        if await store.schedules.change(seen, then, run=run, most=UNFINISHED_RUNS):
+        if await store.schedules.change(schedule, then, run=run, most=UNFINISHED_RUNS):
             return True
     except RunsFull:
         problem = too_many().message
     except (NotHere, CallerAway):
-        await _leave(service, seen)
+        await _leave(service, schedule)
     except StoreError:
         raise
     except CapsetError as error:
         problem = error.message
     except Exception:
-        _log.exception("the schedule %s queued no run", seen.id)
+        _log.exception("the schedule %s queued no run", schedule.id)
         problem = "queueing its run failed unexpectedly; the log has the details"
-    if made is not None:
-        await store.sessions.delete(made.id)  # another worker was faster, or there was no room
+    if created_session is not None:
+        await store.sessions.delete(created_session.id)  # another worker was faster, or there was no room
     if problem is not None:
-        _log.warning("the schedule %s queued no run: %s", seen.id, problem)
-        await store.schedules.change(seen, replace(then, last_at=seen.last_at, last_run=seen.last_run, problem=problem))
+        _log.warning("the schedule %s queued no run: %s", schedule.id, problem)
+        await store.schedules.change(
+            schedule, replace(then, last_at=schedule.last_at, last_run=schedule.last_run, problem=problem)
+        )
     return False

@@ -69,12 +69,12 @@ def new_run(
     correlation: str,
 ) -> RunRow:
     """Return the row of a run that is to be queued now; its ``content`` is JSON text."""
-    who, now = caller.principal, service.kernel.now()
+    principal, now = caller.principal, service.kernel.now()
     return RunRow(
         id=service.kernel.new_id(),
-        org=who.org,
-        principal=who.id,
-        principal_kind=who.kind,
+        org=principal.org,
+        principal=principal.id,
+        principal_kind=principal.kind,
         kind=kind,
         queue=queue,
         session=session.id,
@@ -97,8 +97,8 @@ def too_many() -> LimitExceeded:
 
 async def find_run(service: Service, caller: Caller, id: str) -> RunRow:
     """Return a run of the caller's. Raises ``NotFound``, also for another's."""
-    row, who = await service.kernel.store.runs.get(id), caller.principal
-    if row is None or (row.org, row.principal_kind, row.principal) != (who.org, who.kind, who.id):
+    row, principal = await service.kernel.store.runs.get(id), caller.principal
+    if row is None or (row.org, row.principal_kind, row.principal) != (principal.org, principal.kind, principal.id):
         raise NotFound(f"there is no run {id!r}")
     return row
 
@@ -136,7 +136,7 @@ async def _is_shared(service: Service, row: RunRow) -> bool:
         query = RunQuery(row.org, row.principal, row.principal_kind, state=state, limit=1000, max_bytes=PAGE_BYTES)
         while True:
             page = await service.kernel.store.runs.list(query)
-            if any(one.approval == row.approval for one in page.items):
+            if any(run.approval == row.approval for run in page.items):
                 return True
             if page.next is None:
                 break

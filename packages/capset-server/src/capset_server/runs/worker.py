@@ -123,7 +123,7 @@ class Worker:
         ]
         if self._kernel.generator is not None:
             loops.append(_repeat(self._service.turns.turns.watch, LOOK_SECONDS, "turns are looked at again"))
-        tasks = [asyncio.create_task(one) for one in loops]
+        tasks = [asyncio.create_task(loop) for loop in loops]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -207,22 +207,26 @@ class Worker:
         if now.state == "queued":
             return False
         events = self._kernel.store.events
-        seen = (await events.read(run.session, after=0, limit=1)).running
-        if seen is None or seen.turn != run.id:
-            again = await self._kernel.store.runs.get(run.id)
-            if again is not None and again.state == "running":  # ended by a version of capset that knows no runs
-                await self._fail(again, Interrupted("The turn has ended; the events of its session say how"))
+        running_turn = (await events.read(run.session, after=0, limit=1)).running
+        if running_turn is None or running_turn.turn != run.id:
+            current_run = await self._kernel.store.runs.get(run.id)
+            if (
+                current_run is not None and current_run.state == "running"
+            ):  # ended by a version of capset that knows no runs
+                await self._fail(current_run, Interrupted("The turn has ended; the events of its session say how"))
             return True
         now_at = self._kernel.now()
-        alive = {_holder(one.id) for one in await self._kernel.store.workers.list() if one.until > now_at}
-        if seen.holder.startswith(_HOLDER) and seen.holder not in alive and seen.until > now_at:
-            await events.take(seen, replace(seen, until=now_at))
+        alive = {_holder(worker.id) for worker in await self._kernel.store.workers.list() if worker.until > now_at}
+        if running_turn.holder.startswith(_HOLDER) and running_turn.holder not in alive and running_turn.until > now_at:
+            await events.take(running_turn, replace(running_turn, until=now_at))
             self._service.turns.turns.wake()
         return False
 
-    async def _fail(self, seen: RunRow, error: CapsetError) -> None:
+    async def _fail(self, expected: RunRow, error: CapsetError) -> None:
         """End a run, unless it has ended or waits, or its turn has begun elsewhere since."""
-        while (run := await self._under_way(seen.id)) is not None and (run.kind == "call" or run.state == seen.state):
+        while (run := await self._under_way(expected.id)) is not None and (
+            run.kind == "call" or run.state == expected.state
+        ):
             if await self._kernel.store.runs.change(run, self._failed(run, error)):
                 return
 
@@ -270,8 +274,10 @@ class Worker:
             return True
         if run.state == "running":
             return False
-        there = (await self._kernel.store.events.read(run.session, after=0, limit=1)).running
-        return there is not None and (there.checkpoint is not None or there.until > self._kernel.now())
+        running_turn = (await self._kernel.store.events.read(run.session, after=0, limit=1)).running
+        return running_turn is not None and (
+            running_turn.checkpoint is not None or running_turn.until > self._kernel.now()
+        )
 
     def _again(self, run: RunRow) -> str:
         """Return when the engine is asked again whether it has a run."""
@@ -316,8 +322,8 @@ class Worker:
         """Have the engine queue again what was left by workers that are dead, or that the store does not know."""
         holders = {*await engine.holders()} - {self.id}  # first: a worker is known before it holds anything
         now = self._kernel.now()
-        known = await self._kernel.store.workers.list()
-        dead = holders - {one.id for one in known if one.until > now and one.id != without}
+        workers = await self._kernel.store.workers.list()
+        dead = holders - {worker.id for worker in workers if worker.until > now and worker.id != without}
         if dead and (count := await engine.recover(dead)):
             _log.warning("%d runs of dead workers go on elsewhere", count)
 
@@ -332,8 +338,8 @@ class Worker:
         return iso(self._kernel.clock.time_ns() + seconds * 1_000_000_000)
 
 
-async def _repeat(step: Callable[[], Awaitable[float | None]], seconds: float, told: str) -> None:
-    """Take a step again and again, until cancelled, after the seconds that it returns or these; ``told`` logs errors.
+async def _repeat(step: Callable[[], Awaitable[float | None]], seconds: float, message: str) -> None:
+    """Repeat a step until cancelled, after the seconds that it returns or these; errors are logged with ``message``.
 
     Nothing that it raises ends the worker: another one would meet the same, and end, too.
     """
@@ -342,9 +348,9 @@ async def _repeat(step: Callable[[], Awaitable[float | None]], seconds: float, t
         try:
             pause = await step()
         except CapsetError as error:
-            _log.warning("%s: %s", told, error.message)
+            _log.warning("%s: %s", message, error.message)
         except Exception:
-            _log.exception("%s", told)
+            _log.exception("%s", message)
         await asyncio.sleep(seconds if pause is None else pause)
 
 

@@ -32,12 +32,12 @@ class Transfers:
     async def take(self, principal: Principal) -> AsyncGenerator[None]:
         """Wait until one more may begin. Raises ``HttpRefusal`` if it may not in time."""
         owner = owner_of(principal)
-        own = self._of_owner.setdefault(owner, asyncio.Semaphore(OWN_TRANSFERS))
+        owner_semaphore = self._of_owner.setdefault(owner, asyncio.Semaphore(OWN_TRANSFERS))
         shared = self._of_org.setdefault((owner.org,), asyncio.Semaphore(ORG_TRANSFERS))
         async with AsyncExitStack() as taken:
             try:
                 async with asyncio.timeout(self._seconds):
-                    await taken.enter_async_context(own)
+                    await taken.enter_async_context(owner_semaphore)
                     await taken.enter_async_context(shared)
             except TimeoutError:
                 refusal = HttpRefusal(
@@ -69,8 +69,8 @@ class Reservation:
 
     async def grow(self, size: int) -> None:
         """Hold this many bytes at least. Raises ``HttpRefusal`` if no memory becomes free in time."""
-        most = (self._slots.total + 1) // 2  # that a caller is ever given
-        more = min(-(-size // MEMORY_UNIT), most) - self._units
+        limit = (self._slots.total + 1) // 2  # that a caller is ever given
+        more = min(-(-size // MEMORY_UNIT), limit) - self._units
         if more > 0 and not self._slots.take(self._owner, more):
             try:
                 async with asyncio.timeout(self._seconds):

@@ -132,15 +132,15 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
             if self._in_body and not self._answering():
                 self._discard(len(data))
             if self._in_body and self._between > limits.head and not self._refused:
-                told = f"What comes in a body beside its content, such as trailers, has at most {limits.head} bytes"
-                self._refuse(HttpRefusal(431, "headers_too_large", told))
+                message = f"What comes in a body beside its content, such as trailers, has at most {limits.head} bytes"
+                self._refuse(HttpRefusal(431, "headers_too_large", message))
             # The parser buffers an unfinished head itself; if another request ended in this data, the head's size is
             # unknown.
             if self._in_head and not self._refused and self._ended == ended:
                 self._head += len(data)
                 if self._head > limits.head:
-                    told = f"A request's line and headers have at most {limits.head} bytes"
-                    self._refuse(HttpRefusal(431, "headers_too_large", told))
+                    message = f"A request's line and headers have at most {limits.head} bytes"
+                    self._refuse(HttpRefusal(431, "headers_too_large", message))
             if self._patience is None and not (self._in_head or self._in_body or self._answering() or self._refused):
                 self._wait(limits.head_seconds, self._lose_patience)  # blank lines start no request
             return None
@@ -187,8 +187,8 @@ def protocol_with(limits: RequestLimits) -> type[HttpToolsProtocol]:
         def _lose_patience(self) -> None:
             self._patience = None
             if self._head or self._answering():
-                told = f"The request's headers did not come within {limits.head_seconds:g} seconds"
-                self._refuse(HttpRefusal(408, "request_timeout", told))
+                message = f"The request's headers did not come within {limits.head_seconds:g} seconds"
+                self._refuse(HttpRefusal(408, "request_timeout", message))
             else:
                 self._close_in_time()
 

@@ -109,18 +109,18 @@ class Share:
         """Return what has not faded yet."""
         return self._seconds * exp((self._at - now) / MEMORY_SECONDS)
 
-    def must_wait(self, now: float, least: float = 0.0) -> bool:
+    def must_wait(self, now: float, min_load: float = 0.0) -> bool:
         """Return whether this share, or one that it is part of, is the largest of several with at least this load."""
         parent = self._parent
         if parent is None:
             return False
-        others = (share for share in parent._children.values() if share is not self and share.is_active(now, least))
-        most = max((share.load(now) for share in others), default=None)
-        return (most is not None and self.load(now) > LARGER * most) or parent.must_wait(now, least)
+        others = (share for share in parent._children.values() if share is not self and share.is_active(now, min_load))
+        largest_load = max((share.load(now) for share in others), default=None)
+        return (largest_load is not None and self.load(now) > LARGER * largest_load) or parent.must_wait(now, min_load)
 
-    def is_active(self, now: float, least: float) -> bool:
+    def is_active(self, now: float, min_load: float) -> bool:
         """Return whether it was in use a moment ago, with at least this load."""
-        return now - self._at < ACTIVE_SECONDS and self.load(now) >= least
+        return now - self._at < ACTIVE_SECONDS and self.load(now) >= min_load
 
 
 CURRENT: Final[ContextVar[Share | None]] = ContextVar("capset_share", default=None)
@@ -277,8 +277,8 @@ class FairShares:
             now = perf_counter()
             if not share.must_wait(now):
                 return
-            has_time, least = await self._look()
-            if has_time or not share.must_wait(now, least):
+            has_time, min_load = await self._look()
+            if has_time or not share.must_wait(now, min_load):
                 return
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
@@ -297,11 +297,11 @@ class FairShares:
         try:
             while self._waiting:
                 await asyncio.sleep(_TICK_SECONDS)
-                has_time, least = await self._look()
+                has_time, min_load = await self._look()
                 now, spare = perf_counter(), _AT_ONCE if has_time else 0
                 for share in sorted(self._waiting, key=lambda share: share.load(now)):
                     queue = self._waiting[share]
-                    for _ in range(_AT_ONCE if not share.must_wait(now, least) else spare):
+                    for _ in range(_AT_ONCE if not share.must_wait(now, min_load) else spare):
                         while queue and queue[0].done():  # its client left, or it has waited too long
                             queue.popleft()
                         if not queue:
@@ -353,20 +353,24 @@ class Turns:
             end()
 
     async def begin(
-        self, principal: Principal, *, most: float | None = None, admit: Callable[[], Awaitable[None]] | None = None
+        self,
+        principal: Principal,
+        *,
+        max_seconds: float | None = None,
+        admit: Callable[[], Awaitable[None]] | None = None,
     ) -> Callable[[], None]:
-        """Wait for a turn, and return what ends it; after ``most`` seconds it ends by itself.
+        """Wait for a turn, and return what ends it; after ``max_seconds`` seconds it ends by itself.
 
         ``admit`` is awaited when the principal's work before this one is done, and so paid for: if all of it was let in
         as it came, none of it would wait until others have had as much. Raises ``HttpRefusal`` if it takes too long.
         """
         owner = owner_of(principal)
-        own = self._own.setdefault(owner, asyncio.Lock())
+        owner_lock = self._own.setdefault(owner, asyncio.Lock())
         with ExitStack() as taken:
             try:
                 async with asyncio.timeout(self._seconds):
-                    await own.acquire()
-                    taken.callback(own.release)
+                    await owner_lock.acquire()
+                    taken.callback(owner_lock.release)
                     if admit is not None:
                         await admit()
                     if not self._slot.take(owner):
@@ -375,6 +379,6 @@ class Turns:
             except TimeoutError:
                 raise overloaded(f"The turn of this request did not come in {self._seconds:g} seconds: retry") from None
             turn = taken.pop_all()
-            if most is not None:
-                turn.callback(asyncio.get_running_loop().call_later(most, turn.close).cancel)
+            if max_seconds is not None:
+                turn.callback(asyncio.get_running_loop().call_later(max_seconds, turn.close).cancel)
             return turn.close

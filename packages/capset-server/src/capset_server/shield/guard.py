@@ -105,8 +105,8 @@ class _OfCaller(_Counted):
             self._share.charge(WRITE_SECONDS + rate * size / 2**20, time.perf_counter())
         if size > TURN_BODY:
             # What is done with a smaller body takes less time, and after that a call may wait for its tool.
-            most = LARGE_SECONDS * min(1.0, size / LARGE)
-            self._end_turn = await self._shield.turns.begin(self._principal, most=most, admit=self.admit)
+            max_seconds = LARGE_SECONDS * min(1.0, size / LARGE)
+            self._end_turn = await self._shield.turns.begin(self._principal, max_seconds=max_seconds, admit=self.admit)
 
     async def grow(self, size: int) -> None:
         if self._memory is None:

@@ -51,30 +51,30 @@ async def bank(url: str) -> AsyncGenerator[Site]:
     moves = ("Hello.", [Call("letter")], Call("pay", to="bob", amount=7), "Paid.", Call("peek", code="s3cret"), "Seen.")
     runner = AgentRunner(ScriptedModel(*moves))
     governance = Governance(redact=["topsecret-[0-9]+"])
-    async with site(till, post, store=url, generator=runner, governance=governance) as found:
-        await found.key("boss", scopes=["capset:approve"])
-        await found.key("spy", org="other", scopes=["capset:approve"])
-        await found.key("caller", scopes=["capset:call", "capset:write"])
-        yield found
+    async with site(till, post, store=url, generator=runner, governance=governance) as server:
+        await server.key("boss", scopes=["capset:approve"])
+        await server.key("spy", org="other", scopes=["capset:approve"])
+        await server.key("caller", scopes=["capset:call", "capset:write"])
+        yield server
 
 
 async def turn(client: httpx2.AsyncClient, session: str, content: str) -> list[dict[str, Any]]:
     """Take a turn up to its end or to where it is suspended, and return the requests for approvals so far."""
     begun = await send(client, session, content)
     assert begun.status_code == 202, begun.text
-    found = await read_until(client, session, "turn.ended", "turn.suspended")
-    return [one.data["data"] for one in found if one.type == "approval.requested"]
+    events = await read_until(client, session, "turn.ended", "turn.suspended")
+    return [event.data["data"] for event in events if event.type == "approval.requested"]
 
 
-async def conversation(here: Site, id: str, who: str = "boss") -> httpx2.Response:
-    async with here.client(who) as client:
+async def conversation(server: Site, id: str, user: str = "boss") -> httpx2.Response:
+    async with server.client(user) as client:
         return await client.get(f"/v1/approvals/{id}/conversation")
 
 
-async def reads(here: Site) -> list[Record]:
+async def reads(server: Site) -> list[Record]:
     """Return the acts of reading, oldest first."""
-    await here.kernel.audit.flush()
-    page = await here.kernel.audit.query(AuditQuery(org="acme", act="conversation.read"))
+    await server.kernel.audit.flush()
+    page = await server.kernel.audit.query(AuditQuery(org="acme", act="conversation.read"))
     return [*reversed(page.items)]
 
 
@@ -83,13 +83,13 @@ async def test_an_approver_reads_what_led_to_a_request_masked_and_on_record(bank
     async with bank.client() as ada:
         session = await make_session(ada, "till", "post")
         assert await turn(ada, session, "good morning") == []
-        said = "pay bob from https://me:hunter2@bank.example with topsecret-42"
-        (request,) = await turn(ada, session, said)
-        found = await conversation(bank, request["id"])
-        assert found.status_code == 200, found.text
-        shape = ApprovalConversationShape.model_validate(found.json())
-        told = [(one.kind, one.tool, one.text) for one in shape.items if one.kind != "instructions"]
-        assert told == [
+        content = "pay bob from https://me:hunter2@bank.example with topsecret-42"
+        (request,) = await turn(ada, session, content)
+        response = await conversation(bank, request["id"])
+        assert response.status_code == 200, response.text
+        shape = ApprovalConversationShape.model_validate(response.json())
+        entries = [(entry.kind, entry.tool, entry.text) for entry in shape.items if entry.kind != "instructions"]
+        assert entries == [
             ("user", None, "good morning"),
             ("agent", None, "Hello."),
             ("user", None, "pay bob from https://[redacted]@bank.example with [redacted]"),
@@ -98,14 +98,14 @@ async def test_an_approver_reads_what_led_to_a_request_masked_and_on_record(bank
             ("call", "pay", None),
         ]
         assert shape.earlier == 0
-        assert "hunter2" not in found.text
+        assert "hunter2" not in response.text
         (read,) = await reads(bank)
         assert (read.act, read.principal, read.approval) == ("conversation.read", "boss", request["id"])
         async with bank.client("boss") as boss:
             assert (await approved(boss, request["id"])).status_code == 200
         await read_until(ada, session, "turn.ended")
         later = await conversation(bank, request["id"])
-        assert later.json() == found.json(), "what came after the decision is not shown"
+        assert later.json() == response.json(), "what came after the decision is not shown"
         assert len(await reads(bank)) == 2
 
 
@@ -121,7 +121,7 @@ async def test_what_the_model_said_right_before_a_call_without_an_effect_is_ther
         await read_until(ada, session, "turn.ended")
         (_, looked) = await turn(ada, session, "look")
         items = (await conversation(bank, looked["id"])).json()["items"]
-        last = [(one["kind"], one["text"] or one["tool"]) for one in items][-3:]
+        last = [(entry["kind"], entry["text"] or entry["tool"]) for entry in items][-3:]
         assert last == [("agent", "Paid."), ("user", "look"), ("call", "peek")]
         assert "s3cret" not in str(items)
 
@@ -130,17 +130,17 @@ async def test_what_the_model_said_right_before_a_call_without_an_effect_is_ther
 async def test_only_the_last_messages_are_shown_and_long_ones_are_cut(url: str) -> None:
     talk = [f"Answer {number}." for number in range(12)]
     runner = AgentRunner(ScriptedModel(*talk, Call("pay", to="bob")))
-    async with site(till, store=url, generator=runner) as here, here.client() as ada:
-        await here.key("boss", scopes=["capset:approve"])
+    async with site(till, store=url, generator=runner) as server, server.client() as ada:
+        await server.key("boss", scopes=["capset:approve"])
         session = await make_session(ada, "till")
         for _ in talk:
             await turn(ada, session, "good morning " * 500)
         (request,) = await turn(ada, session, "pay")
-        shape = ApprovalConversationShape.model_validate((await conversation(here, request["id"])).json())
+        shape = ApprovalConversationShape.model_validate((await conversation(server, request["id"])).json())
     assert shape.earlier == 2 * len(talk) + 2 - MESSAGES
-    assert [one.seq for one in shape.items if one.kind in ("user", "agent", "call")] == [*range(7, 27)]
+    assert [entry.seq for entry in shape.items if entry.kind in ("user", "agent", "call")] == [*range(7, 27)]
     assert shape.items[-1].tool == "pay"
-    long = next(one.text for one in shape.items if one.kind == "user")
+    long = next(entry.text for entry in shape.items if entry.kind == "user")
     assert long is not None
     assert long[MAX_TEXT:] == "… [4,500 more characters]"
 
@@ -150,8 +150,8 @@ async def test_a_call_without_a_conversation_has_none_and_leaves_no_act(bank: Si
     async with bank.client("caller") as caller:
         session = await make_session(caller, "till")
         request = await asked(caller, session)
-        found = await conversation(bank, request)
-        assert found.json() == {"items": [], "earlier": 0}
+        response = await conversation(bank, request)
+        assert response.json() == {"items": [], "earlier": 0}
         assert await reads(bank) == []
         problem(await conversation(bank, request, "spy"), 404, "not_found")
         problem(await conversation(bank, request, "caller"), 403, "permission_denied")
@@ -162,25 +162,25 @@ async def test_a_call_without_a_conversation_has_none_and_leaves_no_act(bank: Si
 @pytest.mark.spec("P61")
 async def test_requests_are_listed_by_tool_agent_and_principal(bank: Site) -> None:
     await bank.key("kim", scopes=["capset:call", "capset:write"])
-    made: dict[str, str] = {}
-    for who, name in (("caller", "pay"), ("caller", "donate"), ("kim", "pay")):
-        async with bank.client(who) as client:
+    requests: dict[str, str] = {}
+    for user, name in (("caller", "pay"), ("caller", "donate"), ("kim", "pay")):
+        async with bank.client(user) as client:
             session = await make_session(client, "till")
-            made[f"{who} {name}"] = await asked(client, session, name)
+            requests[f"{user} {name}"] = await asked(client, session, name)
     async with bank.client("boss") as boss:
 
-        async def listed(**query: str) -> set[str]:
+        async def list_names(**query: str) -> set[str]:
             items = (await boss.get("/v1/approvals", params=query)).json()["items"]
-            return {name for name, request in made.items() if request in [one["id"] for one in items]}
+            return {name for name, request in requests.items() if request in [row["id"] for row in items]}
 
-        assert await listed(tool="pay") == {"caller pay", "kim pay"}
-        assert await listed(principal="user:kim") == {"kim pay"}
-        assert await listed(tool="donate", principal="user:kim") == set()
-        assert await listed(agent="helper", status="pending") == set(made)
-        assert await listed(agent="nobody") == set()
-        found: list[str] = []
-        for cursor in ("", *made.values()):
+        assert await list_names(tool="pay") == {"caller pay", "kim pay"}
+        assert await list_names(principal="user:kim") == {"kim pay"}
+        assert await list_names(tool="donate", principal="user:kim") == set()
+        assert await list_names(agent="helper", status="pending") == set(requests)
+        assert await list_names(agent="nobody") == set()
+        ids: list[str] = []
+        for cursor in ("", *requests.values()):
             query = {"order": "oldest", "limit": 1, **({"cursor": cursor} if cursor else {})}
-            found += [one["id"] for one in (await boss.get("/v1/approvals", params=query)).json()["items"]]
-        assert found == sorted(made.values())
+            ids += [row["id"] for row in (await boss.get("/v1/approvals", params=query)).json()["items"]]
+        assert ids == sorted(requests.values())
         problem(await boss.get("/v1/approvals", params={"tool": "x" * 201}), 422, "invalid_arguments")

@@ -49,14 +49,18 @@ async def test_somebody_signs_in_reads_and_approves(shop: Site, browser: httpx2.
     page = await signed_in(browser, shop.keys["boss"], asked_for)
     assert page.status_code == 200
     assert shop.keys["boss"] not in page.text
-    for shown in ("Approve pay?", "user:caller", "every call of &#x27;pay&#x27; has to be approved", "&quot;bob&quot;"):
-        assert shown in page.text
+    for text in ("Approve pay?", "user:caller", "every call of &#x27;pay&#x27; has to be approved", "&quot;bob&quot;"):
+        assert text in page.text
     done = await decided(browser, asked_for, page, action="approve", note="once,\r\nno more")
     assert (done.status_code, "Approve this call" in done.text) == (200, False)
     assert "user:boss" in done.text
     async with shop.client("caller") as caller:
-        kept = (await caller.get(f"/v1/approvals/{asked_for}")).json()
-        assert (kept["status"], kept["decided_by"], kept["note"]) == ("approved", "user:boss", "once,\nno more")
+        approval = (await caller.get(f"/v1/approvals/{asked_for}")).json()
+        assert (approval["status"], approval["decided_by"], approval["note"]) == (
+            "approved",
+            "user:boss",
+            "once,\nno more",
+        )
         assert (await again(caller, session, asked_for)).json()["data"] == "bob has 5"
     (act,) = (await shop.kernel.audit.query(_acts(asked_for))).items
     assert (act.tool, act.principal, act.approval) == ("pay", "boss", asked_for)
@@ -109,7 +113,7 @@ async def test_ids_are_not_told_apart(shop: Site, browser: httpx2.AsyncClient) -
         hold_headers(missing)
     split = await browser.post("/approve/%0d%0aX-Evil:1", data={"action": "sign_in", "key": shop.keys["boss"]})
     assert "x-evil" not in split.headers
-    assert all("x-evil" not in one.headers for one in split.history)
+    assert all("x-evil" not in response.headers for response in split.history)
     assert (await browser.get("/approve/" + "x" * 201)).status_code == 414
 
 
@@ -160,8 +164,8 @@ async def test_forms_of_others_do_nothing(shop: Site, browser: httpx2.AsyncClien
         refused = await browser.request(method, f"/approve/{asked_for}?action=approve&token={token}")
         problem(refused, 405, "method_not_allowed")
     assert (await browser.get(f"/approve/{asked_for}?action=approve&token={token}")).status_code == 200
-    for one in (asked_for, other):
-        assert (await shop.kernel.approvals.get(one, org="acme")).status == "pending"
+    for request in (asked_for, other):
+        assert (await shop.kernel.approvals.get(request, org="acme")).status == "pending"
     same = {"Origin": shop.url, "Sec-Fetch-Site": "same-origin"}
     done = await browser.post(f"/approve/{asked_for}", data={"action": "approve", "token": token}, headers=same)
     assert done.status_code == 422, "a form says which arguments it has shown"
@@ -229,10 +233,10 @@ async def test_what_is_masked_is_shown_on_request(shop: Site, browser: httpx2.As
     await browser.get(f"/approve/{asked_for}?show=arguments")
     page = await signed_in(browser, shop.keys["boss"], asked_for)
     assert '<a href="?show=arguments">' in page.text
-    shown = await browser.get(f"/approve/{asked_for}?show=arguments")
-    hold_headers(shown)
-    assert "&quot;hunter2&quot;" in shown.text
-    assert '<a href="?show=arguments">' not in shown.text
+    revealed_page = await browser.get(f"/approve/{asked_for}?show=arguments")
+    hold_headers(revealed_page)
+    assert "&quot;hunter2&quot;" in revealed_page.text
+    assert '<a href="?show=arguments">' not in revealed_page.text
     acts = AuditQuery(act="approval.show", approval=asked_for)
     assert [act.principal for act in (await shop.kernel.audit.query(acts)).items] == ["boss"]
 
@@ -246,39 +250,39 @@ async def send(ctx: Context, path: Annotated[str, Field(json_schema_extra=sessio
 @pytest.mark.spec("M20", "G52", "T50")
 @pytest.mark.parametrize("content", [b"a <b>report</b>", b"\0\xff"], ids=["text", "bytes"])
 async def test_a_file_is_shown_with_its_hash_and_on_request_with_its_content(content: bytes) -> None:
-    async with site(Capability("post", tools=[send])) as here, here.client(None, follow_redirects=True) as browser:
-        await here.key("boss", scopes=["capset:approve"])
-        async with here.client() as caller:
+    async with site(Capability("post", tools=[send])) as server, server.client(None, follow_redirects=True) as browser:
+        await server.key("boss", scopes=["capset:approve"])
+        async with server.client() as caller:
             session = await make_session(caller, "post", "session_file_system")
             await caller.put(f"/v1/sessions/{session}/files/report", content=content)
             asked_for = (await call(caller, session, "send", path="/report")).json()["approval"]
-        page = await signed_in(browser, here.keys["boss"], asked_for)
+        page = await signed_in(browser, server.keys["boss"], asked_for)
         digest = sha256(content).hexdigest()
         assert f"path: /report, {len(content)} bytes, SHA-256 {digest}" in page.text
-        shown = await browser.get(f"/approve/{asked_for}?show=0")
+        file_page = await browser.get(f"/approve/{asked_for}?show=0")
         if content.startswith(b"a"):
-            hold_headers(shown)
-            assert "a &lt;b&gt;report&lt;/b&gt;" in shown.text
+            hold_headers(file_page)
+            assert "a &lt;b&gt;report&lt;/b&gt;" in file_page.text
         else:
-            assert (shown.content, shown.headers["content-disposition"]) == (content, "attachment")
+            assert (file_page.content, file_page.headers["content-disposition"]) == (content, "attachment")
         assert (await browser.get(f"/approve/{asked_for}?show=1")).status_code == 404
 
 
 @pytest.mark.spec("M20", "T44")
 async def test_the_cookie_is_strict_and_lasts_as_long_as_its_key() -> None:
     clock = FakeClock()
-    async with site(till, clock=clock) as here, here.client(None, follow_redirects=True) as browser:
-        await here.key("boss", scopes=["capset:approve"])
-        _, asked_for = await requested(here, "ada", to="bob")
-        page = await signed_in(browser, here.keys["boss"], asked_for)
+    async with site(till, clock=clock) as server, server.client(None, follow_redirects=True) as browser:
+        await server.key("boss", scopes=["capset:approve"])
+        _, asked_for = await requested(server, "ada", to="bob")
+        page = await signed_in(browser, server.keys["boss"], asked_for)
         (first,) = page.history
         cookie = first.headers["set-cookie"]
         assert (first.status_code, first.headers["location"]) == (303, f"./{asked_for}")
-        for said in ("HttpOnly", "SameSite=Strict", "Path=/approve", f"Max-Age={SIGN_IN.seconds}"):
-            assert said in cookie
+        for attribute in ("HttpOnly", "SameSite=Strict", "Path=/approve", f"Max-Age={SIGN_IN.seconds}"):
+            assert attribute in cookie
         value = browser.cookies[SIGN_IN.cookie]
         digest, end, nonce, seal = value.split(".")
-        assert here.keys["boss"] not in cookie
+        assert server.keys["boss"] not in cookie
         for changed in (
             f"{digest}.{int(end) + 60}.{nonce}.{seal}",
             f"{'0' * 64}.{end}.{nonce}.{seal}",
@@ -286,18 +290,18 @@ async def test_the_cookie_is_strict_and_lasts_as_long_as_its_key() -> None:
             f"{digest}.{end}.{nonce}.{'0' * 64}",
         ):
             headers = {"Cookie": f"other=1; {SIGN_IN.cookie}={changed}"}
-            async with here.client(None) as thief:
+            async with server.client(None) as thief:
                 assert "Sign in" in (await thief.get(f"/approve/{asked_for}", headers=headers)).text
         clock.advance(SIGN_IN.seconds - 1)
         assert "Approve this call" in (await browser.get(f"/approve/{asked_for}")).text
         clock.advance(2)
         late = await decided(browser, asked_for, page, action="approve")
         assert (late.status_code, "Nothing was decided" in late.text) == (401, True)
-        page = await signed_in(browser, here.keys["boss"], asked_for)
-        (key,) = [one for one in await here.kernel.store.keys.list() if one.name == "boss"]
-        await revoke_key(here.kernel, key.id)
+        page = await signed_in(browser, server.keys["boss"], asked_for)
+        (key,) = [row for row in await server.kernel.store.keys.list() if row.name == "boss"]
+        await revoke_key(server.kernel, key.id)
         assert (await decided(browser, asked_for, page, action="approve")).status_code == 401
-        assert (await here.kernel.approvals.get(asked_for, org="acme")).status == "pending"
+        assert (await server.kernel.approvals.get(asked_for, org="acme")).status == "pending"
 
 
 @pytest.mark.spec("M20")
@@ -305,8 +309,8 @@ async def test_signing_out_removes_the_cookie_and_ends_its_copies(shop: Site, br
     _, asked_for = await requested(shop)
     page = await signed_in(browser, shop.keys["boss"], asked_for)
     copied = {"Cookie": f"{SIGN_IN.cookie}={browser.cookies[SIGN_IN.cookie]}"}
-    left = await decided(browser, asked_for, page, action="sign_out")
-    assert "Sign in" in left.text
+    signed_out = await decided(browser, asked_for, page, action="sign_out")
+    assert "Sign in" in signed_out.text
     assert SIGN_IN.cookie not in browser.cookies
     async with shop.client(None, headers=copied) as copy:
         assert "Sign in" in (await copy.get(f"/approve/{asked_for}")).text
@@ -316,9 +320,9 @@ async def test_signing_out_removes_the_cookie_and_ends_its_copies(shop: Site, br
 @pytest.mark.spec("M20")
 async def test_a_public_url_is_where_the_page_is() -> None:
     """Behind a proxy that ends TLS and cuts off the beginning of paths."""
-    async with site(till, public_url="https://tools.example.com/capset") as here, here.client(None) as browser:
-        await here.key("boss", scopes=["capset:approve"])
-        first = await signed_in(browser, here.keys["boss"], "0199")
+    async with site(till, public_url="https://tools.example.com/capset") as server, server.client(None) as browser:
+        await server.key("boss", scopes=["capset:approve"])
+        first = await signed_in(browser, server.keys["boss"], "0199")
         assert "Path=/capset/approve;" in first.headers["set-cookie"]
         assert first.headers["set-cookie"].endswith("; Secure")
 
@@ -335,10 +339,10 @@ def test_a_form_from_the_public_address_is_no_foreign_one() -> None:
 async def test_where_no_key_is_asked_for_everybody_is_the_one_who_asked() -> None:
     anyone = Caller(Principal("ada", org="acme"), frozenset({"capset:admin"}), None)
     governance = Governance(own_approvals=True)
-    for one, status in ((Governance(), 403), (governance, 200)):
+    for tested_governance, status in ((Governance(), 403), (governance, 200)):
         async with (
-            site(till, anyone=anyone, governance=one) as here,
-            here.client(None, follow_redirects=True) as browser,
+            site(till, anyone=anyone, governance=tested_governance) as server,
+            server.client(None, follow_redirects=True) as browser,
         ):
             session = await make_session(browser, "till")
             asked_for = await asked(browser, session)
@@ -350,40 +354,42 @@ async def test_where_no_key_is_asked_for_everybody_is_the_one_who_asked() -> Non
 async def test_the_page_obeys_rules_for_approvers_and_says_what_is_needed() -> None:
     rule = ApproverRule(permission="payments:approve", approvals=2)
     async with (
-        site(till, governance=Governance(approvers=[rule])) as here,
-        here.client(None, follow_redirects=True) as eve,
-        here.client(None, follow_redirects=True) as browser,
+        site(till, governance=Governance(approvers=[rule])) as server,
+        server.client(None, follow_redirects=True) as eve,
+        server.client(None, follow_redirects=True) as browser,
     ):
-        for name, held in (("eve", "bills:read"), ("fay", "payments:approve"), ("fred", "payments:approve")):
-            await here.key(name, scopes=["capset:approve"], permissions=[held])
-        await here.key("caller", scopes=["capset:call", "capset:write"])
-        _, asked_for = await requested(here)
-        page = await signed_in(eve, here.keys["eve"], asked_for)
+        for name, permission in (("eve", "bills:read"), ("fay", "payments:approve"), ("fred", "payments:approve")):
+            await server.key(name, scopes=["capset:approve"], permissions=[permission])
+        await server.key("caller", scopes=["capset:call", "capset:write"])
+        _, asked_for = await requested(server)
+        page = await signed_in(eve, server.keys["eve"], asked_for)
         assert "two different approvers with the permission payments:approve" in page.text
         assert "You cannot approve it: this request needs an approver with the permission" in page.text
         assert "you have bills:read" in page.text
         assert ("Approve this call" in page.text, "Reject" in page.text) == (False, True)
         forged = await decided(eve, asked_for, page, action="approve")
         assert (forged.status_code, "you have bills:read" in forged.text) == (403, True)
-        page = await signed_in(browser, here.keys["fay"], asked_for)
+        page = await signed_in(browser, server.keys["fay"], asked_for)
         half = await decided(browser, asked_for, page, action="approve", note="<i>fine</i>")
         assert "user:fay at " in half.text
         assert "(&lt;i&gt;fine&lt;/i&gt;)" in half.text
         assert "you have approved it already" in half.text
         assert "Approve this call" not in half.text
-        shown = await signed_in(browser, here.keys["fred"], asked_for)
-        await decided_over_rest(here, "fay", asked_for, {"to": "eve", "amount": 9})
-        stale = await decided(browser, asked_for, shown, action="approve")
+        fred_page = await signed_in(browser, server.keys["fred"], asked_for)
+        await decided_over_rest(server, "fay", asked_for, {"to": "eve", "amount": 9})
+        stale = await decided(browser, asked_for, fred_page, action="approve")
         assert (stale.status_code, "have been changed since" in stale.text) == (409, True)
-        shown = await browser.get(f"/approve/{asked_for}")
-        assert "Arguments, as the approver changed them" in shown.text
-        assert "user:fred" not in (await decided(browser, asked_for, shown, action="approve")).text.split("Status")[0]
-        row = await here.kernel.approvals.get(asked_for, org="acme")
+        fred_page = await browser.get(f"/approve/{asked_for}")
+        assert "Arguments, as the approver changed them" in fred_page.text
+        assert (
+            "user:fred" not in (await decided(browser, asked_for, fred_page, action="approve")).text.split("Status")[0]
+        )
+        row = await server.kernel.approvals.get(asked_for, org="acme")
         assert (row.status, row.modified, row.decided_by) == ("approved", '{"amount":9,"to":"eve"}', "user:fred")
 
 
-async def decided_over_rest(here: Site, name: str, asked_for: str, arguments: dict[str, Any]) -> None:
-    async with here.client(name) as client:
+async def decided_over_rest(server: Site, name: str, asked_for: str, arguments: dict[str, Any]) -> None:
+    async with server.client(name) as client:
         done = await client.post(f"/v1/approvals/{asked_for}/approve", json={"arguments": arguments})
         assert done.json()["status"] == "pending"
 

@@ -51,18 +51,18 @@ async def test_without_a_key_nothing_is_looked_at(shared: Site) -> None:
 @pytest.mark.spec("P14")
 async def test_every_key_that_is_not_valid_is_refused_in_the_same_words() -> None:
     clock = FakeClock()
-    async with site(clock=clock) as here:
-        row, here.keys["revoked"] = await create_key(here.kernel, "r", Principal("ada", org="acme"))
-        await here.key("expired", lifetime=timedelta(hours=1))
-        await here.kernel.store.keys.revoke(row.id, here.kernel.now())
-        async with here.client("expired") as client:
+    async with site(clock=clock) as server:
+        row, server.keys["revoked"] = await create_key(server.kernel, "r", Principal("ada", org="acme"))
+        await server.key("expired", lifetime=timedelta(hours=1))
+        await server.kernel.store.keys.revoke(row.id, server.kernel.now())
+        async with server.client("expired") as client:
             assert (await client.get("/v1/agents")).status_code == 200
         clock.advance(3600)
-        good = here.keys["ada"]
+        good = server.keys["ada"]
         wrong = {
             "none": None,
-            "revoked": f"Bearer {here.keys['revoked']}",
-            "expired": f"Bearer {here.keys['expired']}",
+            "revoked": f"Bearer {server.keys['revoked']}",
+            "expired": f"Bearer {server.keys['expired']}",
             "unknown": "Bearer capset_" + "A" * 43,
             "shortened": f"Bearer {good[:-1]}",
             "longer": f"Bearer {good}x",
@@ -73,14 +73,14 @@ async def test_every_key_that_is_not_valid_is_refused_in_the_same_words() -> Non
             "endless": "Bearer " + "A" * 10_000,
             "odd": "Bearer \u00fc\u00ff",
         }
-        told = set[str]()
+        bodies = set[str]()
         for authorization in wrong.values():
             headers = {} if authorization is None else {"authorization": authorization}
-            answer = await ask(here, "GET", "/v1/agents", key=None, **headers)
+            answer = await ask(server, "GET", "/v1/agents", key=None, **headers)
             assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
-            told.add(answer.body.decode().replace(answer.headers["x-correlation-id"], ""))
-        assert len(told) == 1, told
-        assert (await ask(here, "GET", "/v1/agents", key=None, authorization=f"bEaReR {good}")).status == 200
+            bodies.add(answer.body.decode().replace(answer.headers["x-correlation-id"], ""))
+        assert len(bodies) == 1, bodies
+        assert (await ask(server, "GET", "/v1/agents", key=None, authorization=f"bEaReR {good}")).status == 200
 
 
 @pytest.mark.spec("P14")
@@ -97,14 +97,14 @@ async def test_a_key_that_is_revoked_while_it_is_in_use_opens_a_second_longer_at
 @pytest.mark.spec("P35", "T31")
 async def test_a_key_that_has_ended_counts_among_those_of_unknown_callers() -> None:
     clock = FakeClock()
-    async with site(clock=clock) as here:
-        header = f"Bearer {await here.key('short', lifetime=timedelta(hours=1))}"
-        async with here.client("short") as client:
+    async with site(clock=clock) as server:
+        header = f"Bearer {await server.key('short', lifetime=timedelta(hours=1))}"
+        async with server.client("short") as client:
             assert (await client.get("/v1/agents")).status_code == 200
-            assert here.service.callers.has_met(header)
+            assert server.service.callers.has_met(header)
             clock.advance(3600)
             problem(await client.get("/v1/agents"), 401, "unauthenticated")
-            assert not here.service.callers.has_met(header)
+            assert not server.service.callers.has_met(header)
 
 
 @pytest.mark.spec("P14")
@@ -182,18 +182,18 @@ async def test_a_scope_says_nothing_of_what_there_is(shared: Site) -> None:
         session = await make_session(ada)
     await shared.key("eve", org="evil", scopes=["capset:read"])
     async with shared.client("eve") as eve:
-        for one in (session, "nowhere"):
-            problem(await eve.get(f"/v1/sessions/{one}"), 403, "permission_denied")
+        for session_id in (session, "nowhere"):
+            problem(await eve.get(f"/v1/sessions/{session_id}"), 403, "permission_denied")
 
 
 @pytest.mark.spec("P14")
 async def test_keys_are_kept_hashed(tmp_path: Path) -> None:
-    async with site(store=f"sqlite:///{tmp_path}/capset.db") as here, here.client() as client:
+    async with site(store=f"sqlite:///{tmp_path}/capset.db") as server, server.client() as client:
         assert (await client.get("/v1/agents")).status_code == 200
         session = await make_session(client)
         await call(client, session, "echo")
-        key = here.keys["ada"]
-        await here.kernel.audit.flush()
+        key = server.keys["ada"]
+        await server.kernel.audit.flush()
         files = [path for path in tmp_path.rglob("*") if path.is_file()]
         await until(lambda: b"api_keys" in b"".join(path.read_bytes() for path in files))
         for path in files:
@@ -210,11 +210,13 @@ async def test_a_key_is_of_an_organisation_that_has_a_name_or_of_none(shared: Si
 
 
 @pytest.mark.spec("P14")
-@pytest.mark.parametrize("who", [Principal.anonymous(), Principal("bot", kind="agent").acting_for(Principal("ada"))])
-async def test_a_key_is_of_somebody_who_is_known_and_acts_for_themselves(shared: Site, who: Principal) -> None:
+@pytest.mark.parametrize(
+    "principal", [Principal.anonymous(), Principal("bot", kind="agent").acting_for(Principal("ada"))]
+)
+async def test_a_key_is_of_somebody_who_is_known_and_acts_for_themselves(shared: Site, principal: Principal) -> None:
     before = await shared.kernel.store.keys.list()
     with pytest.raises(DefinitionError, match="a key is for a user, an agent or an org that acts for itself"):
-        await create_key(shared.kernel, "k", who)
+        await create_key(shared.kernel, "k", principal)
     assert await shared.kernel.store.keys.list() == before
 
 
@@ -227,7 +229,7 @@ async def test_an_unknown_scope_is_refused_with_the_nearest(shared: Site) -> Non
 @pytest.mark.spec("P14")
 async def test_without_keys_everybody_is_the_one_who_was_named() -> None:
     anyone = Caller(Principal("dev", permissions={"vault:open"}), frozenset({"capset:admin"}), None)
-    async with site(anyone=anyone) as here, here.client(None) as client:
+    async with site(anyone=anyone) as server, server.client(None) as client:
         session = await make_session(client)
         assert (await call(client, session, "unlock")).json()["data"] == "open"
-        assert (await here.record()).principal == "dev"
+        assert (await server.record()).principal == "dev"

@@ -22,57 +22,57 @@ from tests.waiting import until
 
 @pytest.mark.spec("P14")
 async def test_keys_are_fetched_once_and_again_when_they_are_old() -> None:
-    async with issuing() as here:
-        assert await here.statuses(token(n=number) for number in range(5)) == {200}
-        assert here.fetches == 1
-        here.clock.now += FRESH_SECONDS
-        assert await here.status(token(n=6)) == 200
-        assert here.fetches == 2
+    async with issuing() as issuer:
+        assert await issuer.statuses(token(n=number) for number in range(5)) == {200}
+        assert issuer.fetches == 1
+        issuer.clock.now += FRESH_SECONDS
+        assert await issuer.status(token(n=6)) == 200
+        assert issuer.fetches == 2
 
 
 @pytest.mark.spec("P14")
 async def test_a_key_that_the_issuer_has_changed_is_found_within_a_minute() -> None:
-    async with issuing() as here:
-        assert await here.status(token()) == 200
-        here.shows(key("two", "RSA"), key("one"))
-        here.clock.now += APART_SECONDS
-        assert await here.status(token(key("two", "RSA"))) == 200
-        here.shows(key("two", "RSA"))
-        here.clock.now += FRESH_SECONDS
-        assert await here.status(token(n=1)) == 401, "since it was taken back"
-        assert here.fetches == 3
+    async with issuing() as issuer:
+        assert await issuer.status(token()) == 200
+        issuer.shows(key("two", "RSA"), key("one"))
+        issuer.clock.now += APART_SECONDS
+        assert await issuer.status(token(key("two", "RSA"))) == 200
+        issuer.shows(key("two", "RSA"))
+        issuer.clock.now += FRESH_SECONDS
+        assert await issuer.status(token(n=1)) == 401, "since it was taken back"
+        assert issuer.fetches == 3
 
 
 @pytest.mark.spec("P14", "T24")
 async def test_a_flood_of_unknown_keys_is_one_fetch_a_minute() -> None:
-    async with issuing() as here:
-        assert await here.status(token()) == 200
-        here.clock.now += APART_SECONDS
+    async with issuing() as issuer:
+        assert await issuer.status(token()) == 200
+        issuer.clock.now += APART_SECONDS
         strangers = [token(header={"kid": f"k{number}"}) for number in range(30)]
-        assert set(await asyncio.gather(*map(here.status, strangers))) == {401}
-        assert here.fetches == 2
-        assert await here.status(token(n=2)) == 200
-        here.clock.now += APART_SECONDS
-        assert await here.status(strangers[0]) == 401
-        assert here.fetches == 3
+        assert set(await asyncio.gather(*map(issuer.status, strangers))) == {401}
+        assert issuer.fetches == 2
+        assert await issuer.status(token(n=2)) == 200
+        issuer.clock.now += APART_SECONDS
+        assert await issuer.status(strangers[0]) == 401
+        assert issuer.fetches == 3
 
 
 @pytest.mark.spec("P14", "T24")
 async def test_a_token_that_could_never_be_taken_causes_no_fetch() -> None:
     secret = OctKey.import_key("s" * 40, {"kid": "unknown"})
-    async with issuing() as here:
+    async with issuing() as issuer:
         never = [
             write({"alg": "HS256", "kid": "unknown"}, claims(), secret),
             token(header={"kid": "x", "typ": "logout+jwt"}),
         ]
-        assert await here.statuses([*never, "a.b.c", token(note="a" * 9_000)]) == {401}
-        assert here.fetches == 0
+        assert await issuer.statuses([*never, "a.b.c", token(note="a" * 9_000)]) == {401}
+        assert issuer.fetches == 0
 
 
 @pytest.mark.spec("P14", "T24")
 async def test_callers_who_come_at_once_wait_for_one_fetch() -> None:
-    async with issuing() as here:
-        page, go_on = here.server.pages["/jwks"], asyncio.Event()
+    async with issuing() as issuer:
+        page, go_on = issuer.server.pages["/jwks"], asyncio.Event()
 
         async def slowly(_: Asked, writer: asyncio.StreamWriter) -> None:
             await go_on.wait()
@@ -80,17 +80,17 @@ async def test_callers_who_come_at_once_wait_for_one_fetch() -> None:
             writer.write(page)
             await writer.drain()
 
-        here.server.pages["/jwks"] = slowly
-        asking = [asyncio.ensure_future(here.status(token(n=number))) for number in range(5)]
-        await until(lambda: here.fetches == 1)
+        issuer.server.pages["/jwks"] = slowly
+        asking = [asyncio.ensure_future(issuer.status(token(n=number))) for number in range(5)]
+        await until(lambda: issuer.fetches == 1)
         go_on.set()
         assert set(await asyncio.gather(*asking)) == {200}
-        assert here.fetches == 1
+        assert issuer.fetches == 1
         go_on.clear()
-        here.clock.now += FRESH_SECONDS
-        first = asyncio.ensure_future(here.status(token(n=10)))
-        await until(lambda: here.fetches == 2)
-        assert await here.status(token(n=11)) == 200, "by the key that is known"
+        issuer.clock.now += FRESH_SECONDS
+        first = asyncio.ensure_future(issuer.status(token(n=10)))
+        await until(lambda: issuer.fetches == 2)
+        assert await issuer.status(token(n=11)) == 200, "by the key that is known"
         assert not first.done(), "without waiting"
         go_on.set()
         assert await first == 200
@@ -111,18 +111,18 @@ async def test_callers_who_come_at_once_wait_for_one_fetch() -> None:
     ],
 )
 async def test_an_issuer_that_is_away_for_a_day_is_waited_for(page: bytes) -> None:
-    async with issuing() as here:
-        assert await here.status(token()) == 200
-        good, here.server.pages["/jwks"] = here.server.pages["/jwks"], page
-        here.server.pages["/elsewhere"] = good
-        here.clock.now += FRESH_SECONDS
-        assert await here.statuses(token(n=number) for number in range(3)) == {200}
-        assert here.fetches == 2, "and it is not asked again for each"
-        here.clock.now += STALE_SECONDS
-        assert await here.status(token(n=4)) == 401
-        here.server.pages["/jwks"] = good
-        here.clock.now += APART_SECONDS
-        assert await here.status(token(n=5)) == 200
+    async with issuing() as issuer:
+        assert await issuer.status(token()) == 200
+        good, issuer.server.pages["/jwks"] = issuer.server.pages["/jwks"], page
+        issuer.server.pages["/elsewhere"] = good
+        issuer.clock.now += FRESH_SECONDS
+        assert await issuer.statuses(token(n=number) for number in range(3)) == {200}
+        assert issuer.fetches == 2, "and it is not asked again for each"
+        issuer.clock.now += STALE_SECONDS
+        assert await issuer.status(token(n=4)) == 401
+        issuer.server.pages["/jwks"] = good
+        issuer.clock.now += APART_SECONDS
+        assert await issuer.status(token(n=5)) == 200
 
 
 @pytest.mark.spec("P14", "T24")
@@ -133,10 +133,10 @@ async def test_keys_that_are_of_no_use_take_no_others_along() -> None:
     shared = OctKey.import_key("s" * 40, {"kid": "shared"}).as_dict()
     odd: list[Any] = [{}, {"kty": "EC"}, {"kty": "RSA", "n": "x" * 400}, {"kty": "AKP", "kid": "pq"}, 7, None, []]
     odd += [{**key("one").as_dict(private=False), "kid": 7}, {**key("one").as_dict(private=False), "x": "!"}]
-    async with issuing(*odd, private, weak, encrypting, shared, key("one")) as here:
-        assert await here.status(token()) == 200
+    async with issuing(*odd, private, weak, encrypting, shared, key("one")) as issuer:
+        assert await issuer.status(token()) == 200
         refused = [token(key("leaked")), token(key("enc")), token(header={"kid": "weak"})]
-        assert await here.statuses(refused) == {401}
+        assert await issuer.statuses(refused) == {401}
 
 
 @pytest.mark.spec("T23", "T24")
@@ -145,13 +145,13 @@ def test_secrets_and_short_keys_are_none_of_a_set() -> None:
     short = generate_private_key(65_537, 1_024).public_key().public_numbers().n
     letters = urlsafe_b64encode(short.to_bytes(128, "big")).decode().rstrip("=")
     weak = {"kty": "RSA", "kid": "weak", "n": letters, "e": "AQAB"}
-    assert [one.kid for one in read_keys(key_set(secret, weak, key("one")))] == ["one"]
+    assert [jwk.kid for jwk in read_keys(key_set(secret, weak, key("one")))] == ["one"]
 
 
 @pytest.mark.spec("P14", "P45")
 async def test_one_key_needs_no_name() -> None:
-    async with issuing() as here:
-        assert await here.status(token(header={"kid": None})) == 200
+    async with issuing() as issuer:
+        assert await issuer.status(token(header={"kid": None})) == 200
 
 
 @pytest.mark.spec("P45")
@@ -160,33 +160,33 @@ async def test_of_several_keys_those_that_fit_are_tried_for_a_token_without_a_na
     encrypting = {**key("enc").as_dict(private=False), "use": "enc"}
     other = {**key("rs512", "RSA").as_dict(private=False), "alg": "RS512"}
     keys = [key("rsa", "RSA"), key("one"), key("wide", "P-521"), key("okp", "OKP"), nameless, encrypting, other]
-    async with issuing(*keys) as here:
+    async with issuing(*keys) as issuer:
         good = [key("one"), key("two"), key("rsa", "RSA"), key("okp", "OKP")]
         for by in good:
-            assert await here.status(token(by, {"kid": None})) == 200, by.kid
-        assert await here.status(token(key("enc"), {"kid": None})) == 401, "it is for encryption"
-        assert await here.status(token(key("rs512", "RSA"), {"kid": None})) == 401, "it is for another algorithm"
-        assert await here.status(token(key("mallory"), {"kid": None})) == 401
+            assert await issuer.status(token(by, {"kid": None})) == 200, by.kid
+        assert await issuer.status(token(key("enc"), {"kid": None})) == 401, "it is for encryption"
+        assert await issuer.status(token(key("rs512", "RSA"), {"kid": None})) == 401, "it is for another algorithm"
+        assert await issuer.status(token(key("mallory"), {"kid": None})) == 401
 
 
 @pytest.mark.spec("P45")
 async def test_keys_of_other_kinds_may_share_a_name() -> None:
-    async with issuing(key("one", "RSA"), key("one"), key("one", "P-521")) as here:
+    async with issuing(key("one", "RSA"), key("one"), key("one", "P-521")) as issuer:
         for good in (token(key("one")), token(key("one", "RSA"))):
-            assert await here.status(good) == 200
-        assert await here.status(token(key("mallory"), {"kid": "one"})) == 401
-    async with issuing(key("one"), key("two")) as here:
-        assert await here.status(token(key("two"), {"kid": "one"})) == 401, "another key has this name"
+            assert await issuer.status(good) == 200
+        assert await issuer.status(token(key("mallory"), {"kid": "one"})) == 401
+    async with issuing(key("one"), key("two")) as issuer:
+        assert await issuer.status(token(key("two"), {"kid": "one"})) == 401, "another key has this name"
 
 
 @pytest.mark.spec("P45")
 async def test_only_a_few_keys_are_tried() -> None:
     several = [key(f"number{number}") for number in range(MAX_TRIED + 1)]
-    async with issuing(*several[:MAX_TRIED]) as here:
-        assert {await here.status(token(one, {"kid": None})) for one in several[:MAX_TRIED]} == {200}
-    async with issuing(*several) as here:
-        assert await here.status(token(several[0], {"kid": None})) == 401
-        assert await here.status(token(several[0])) == 200
+    async with issuing(*several[:MAX_TRIED]) as issuer:
+        assert {await issuer.status(token(jwk, {"kid": None})) for jwk in several[:MAX_TRIED]} == {200}
+    async with issuing(*several) as issuer:
+        assert await issuer.status(token(several[0], {"kid": None})) == 401
+        assert await issuer.status(token(several[0])) == 200
 
 
 @pytest.mark.spec("P14")
@@ -194,18 +194,18 @@ async def test_keys_may_be_in_a_file(tmp_path: Path) -> None:
     file, clock = tmp_path / "jwks.json", Clock()
     file.write_bytes(key_set(key("one")))
     jwks = Jwks(str(file), monotonic=clock)
-    assert [one.kid for one in await jwks.keys("one")] == ["one"]
+    assert [jwk.kid for jwk in await jwks.keys("one")] == ["one"]
     file.write_bytes(key_set(key("two", "RSA")))
     clock.now += APART_SECONDS
-    assert [one.kid for one in await jwks.keys("two")] == ["two"]
+    assert [jwk.kid for jwk in await jwks.keys("two")] == ["two"]
     file.unlink()
     clock.now += FRESH_SECONDS
-    assert [one.kid for one in await jwks.keys("two")] == ["two"]
+    assert [jwk.kid for jwk in await jwks.keys("two")] == ["two"]
 
 
 @pytest.mark.spec("P14")
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "message"),
     [
         ("http://login.example.com/jwks", "https"),
         ("ftp://login.example.com/jwks", "scheme"),
@@ -214,8 +214,8 @@ async def test_keys_may_be_in_a_file(tmp_path: Path) -> None:
         ("no/such/file", "no/such/file"),
     ],
 )
-def test_keys_come_from_where_nobody_can_change_them(source: str, said: str) -> None:
-    with pytest.raises(DefinitionError, match=said):
+def test_keys_come_from_where_nobody_can_change_them(source: str, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         Jwks(source)
 
 

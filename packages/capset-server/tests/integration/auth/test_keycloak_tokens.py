@@ -53,8 +53,8 @@ async def realm() -> AsyncGenerator[Issuing]:
         more={"audience": PUBLIC, "public_url": PUBLIC, "org": "acme"},
         capabilities=[Capability("books", tools=[title])],
         governance=Governance(roles=Roles({"reader": ["books:use"]})),
-    ) as found:
-        yield found
+    ) as issuer:
+        yield issuer
 
 
 def written(**more: Any) -> str:
@@ -76,14 +76,14 @@ async def test_a_token_of_a_realm_opens_what_its_scopes_and_roles_say(realm: Iss
 def test_the_recipe_agrees_with_itself() -> None:
     """Its scope gives the audience and the claim that the server's options and the test expect."""
     page = (ROOT / "docs" / "guide" / "oauth.md").read_text(encoding="utf-8")
-    found = re.search(r'^```json title="capset-call.json"\n(.*?)^```', page, re.MULTILINE | re.DOTALL)
-    assert found is not None
-    scope = json.loads(found[1])
-    mappers = {one["protocolMapper"]: one["config"] for one in scope["protocolMappers"]}
+    match = re.search(r'^```json title="capset-call.json"\n(.*?)^```', page, re.MULTILINE | re.DOTALL)
+    assert match is not None
+    scope = json.loads(match[1])
+    mappers = {mapper["protocolMapper"]: mapper["config"] for mapper in scope["protocolMappers"]}
     assert (scope["name"], scope["attributes"]["include.in.token.scope"]) == ("capset:call", "true")
     assert mappers["oidc-audience-mapper"]["included.custom.audience"] == PUBLIC
     assert mappers["oidc-usermodel-realm-role-mapper"]["claim.name"] == "roles"
-    assert {one["id.token.claim"] for one in mappers.values()} == {"false"}, "an id token is none for the server"
+    assert {config["id.token.claim"] for config in mappers.values()} == {"false"}, "an id token is none for the server"
     assert f"--jwt-audience {PUBLIC} " in page
 
 

@@ -28,16 +28,16 @@ def era(request: pytest.FixtureRequest) -> Era:
 @pytest.fixture
 async def by() -> AsyncGenerator[Provider]:
     """Give an authorization server that knows the client ``desk``."""
-    async with provider() as found:
-        found.register("desk", CALLBACK)
-        yield found
+    async with provider() as auth_server:
+        auth_server.register("desk", CALLBACK)
+        yield auth_server
 
 
 @pytest.fixture
 async def here(by: Provider) -> AsyncGenerator[Site]:
     """Give a server that takes its tokens."""
-    async with protected(by) as found:
-        yield found
+    async with protected(by) as protected_site:
+        yield protected_site
 
 
 def registered() -> Wallet:
@@ -52,10 +52,10 @@ async def test_a_client_that_knows_the_url_alone_gets_a_token_and_calls_a_tool(
 ) -> None:
     wallet, url = registered(), f"{here.url}/mcp/agents/foreman"
     async with connected(url, era, wallet) as client:
-        assert "echo" in {one.name for one in (await client.list_tools()).tools}
+        assert "echo" in {tool.name for tool in (await client.list_tools()).tools}
         assert text_of(await client.call_tool("echo", {"text": "found it"})) == "found it"
-    (asked,) = by.asked
-    assert (asked["resource"], asked["scope"], asked["code_challenge_method"]) == (url, "capset:call", "S256")
+    (request,) = by.asked
+    assert (request["resource"], request["scope"], request["code_challenge_method"]) == (url, "capset:call", "S256")
     assert wallet.token is not None
     assert wallet.token.scope == "capset:call"
     record = await here.record()
@@ -65,26 +65,26 @@ async def test_a_client_that_knows_the_url_alone_gets_a_token_and_calls_a_tool(
 @pytest.mark.spec("M14")
 async def test_a_client_may_be_known_by_its_metadata_document(tmp_path: Path, era: Era) -> None:
     tls = Tls(tmp_path, "localhost")
-    async with server(tls=tls.server) as host, provider(tls.client) as by, protected(by) as here:
+    async with server(tls=tls.server) as host, provider(tls.client) as by, protected(by) as protected_site:
         document = host.url("/client.json", "localhost", "https")
-        said = {"client_id": document, "client_name": "tests", "redirect_uris": [CALLBACK]}
-        host.pages["/client.json"] = answer(200, json.dumps(said).encode(), content_type="application/json")
+        metadata = {"client_id": document, "client_name": "tests", "redirect_uris": [CALLBACK]}
+        host.pages["/client.json"] = answer(200, json.dumps(metadata).encode(), content_type="application/json")
         wallet = Wallet()
-        async with connected(f"{here.url}/mcp/agents/foreman", era, wallet, document) as client:
+        async with connected(f"{protected_site.url}/mcp/agents/foreman", era, wallet, document) as client:
             assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
         assert wallet.client is not None
-        assert [one["client_id"] for one in by.asked] == [wallet.client.client_id] == [document]
-        assert [one.target for one in host.asked] == ["/client.json"], "which is kept"
+        assert [request["client_id"] for request in by.asked] == [wallet.client.client_id] == [document]
+        assert [request.target for request in host.asked] == ["/client.json"], "which is kept"
 
 
 @pytest.mark.spec("M14")
 async def test_one_resource_that_the_operator_declares_is_found_from_every_endpoint(era: Era) -> None:
     async with provider() as by:
         by.register("desk", CALLBACK)
-        async with protected(by, "/mcp") as here:
-            async with connected(f"{here.url}/mcp/agents/foreman", era, registered()) as client:
+        async with protected(by, "/mcp") as protected_site:
+            async with connected(f"{protected_site.url}/mcp/agents/foreman", era, registered()) as client:
                 assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
-            assert [one["resource"] for one in by.asked] == [f"{here.url}/mcp"]
+            assert [request["resource"] for request in by.asked] == [f"{protected_site.url}/mcp"]
 
 
 @pytest.mark.spec("M14", "T42")
@@ -101,12 +101,12 @@ async def test_one_resource_that_the_operator_declares_is_found_from_every_endpo
 )
 async def test_a_client_whose_token_is_refused_signs_in_again(here: Site, by: Provider, claims: dict[str, Any]) -> None:
     url, wallet = f"{here.url}/mcp/agents/foreman", registered()
-    given = {"aud": url, "scope": "capset:call", **claims}
-    given["aud"] = given["aud"].replace("{url}", here.url)
-    wallet.token = OAuthToken(access_token=by.token(**given))
+    token_claims = {"aud": url, "scope": "capset:call", **claims}
+    token_claims["aud"] = token_claims["aud"].replace("{url}", here.url)
+    wallet.token = OAuthToken(access_token=by.token(**token_claims))
     async with connected(url, "auto", wallet) as client:
         assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
-    assert [one["scope"] for one in by.asked] == ["capset:call"]
+    assert [request["scope"] for request in by.asked] == ["capset:call"]
 
 
 @pytest.mark.spec("M14")
@@ -125,12 +125,12 @@ async def test_a_client_that_lacks_the_scope_of_a_tool_asks_for_it_and_goes_on(
     by.narrowed["capset:call"] = "capset:call:kit.echo"  # all that the person consents to at first
     wallet = registered()
     async with connected(f"{here.url}/mcp/agents/foreman", era, wallet) as client:
-        assert [one.name for one in (await client.list_tools()).tools] == ["echo"]
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["echo"]
         assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
         assert len(by.asked) == 1
         assert not (await client.call_tool("note", {"text": "kept"})).is_error
-        assert [one.name for one in (await client.list_tools()).tools] == ["echo", "note"]
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["echo", "note"]
     assert set(by.asked[1]["scope"].split()) >= {"capset:call:kit.echo", "capset:call:kit.note"}
     assert wallet.token is not None
     assert set((wallet.token.scope or "").split()) == {"capset:call:kit.echo", "capset:call:kit.note"}
-    assert [one.tool for one in await here.records()] == ["echo", "note"]
+    assert [record.tool for record in await here.records()] == ["echo", "note"]

@@ -32,8 +32,8 @@ LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 @pytest.fixture(scope="module")
 async def door() -> AsyncGenerator[Issuing]:
     """Give a site with a public URL, whose tokens are for its parts."""
-    async with issuing(more={"audience": None, "public_url": PUBLIC}) as found:
-        yield found
+    async with issuing(more={"audience": None, "public_url": PUBLIC}) as issuer:
+        yield issuer
 
 
 async def metadata(site: Site, path: str) -> httpx2.Response:
@@ -41,9 +41,9 @@ async def metadata(site: Site, path: str) -> httpx2.Response:
         return await client.get(WELL_KNOWN + path)
 
 
-async def status(site: Site, given: str, path: str) -> int:
+async def status(site: Site, access_token: str, path: str) -> int:
     """Return what a token is answered with, over MCP or REST."""
-    async with site.client(None, headers={"Authorization": f"Bearer {given}"}) as client:
+    async with site.client(None, headers={"Authorization": f"Bearer {access_token}"}) as client:
         if path.startswith("/mcp"):
             return (await client.post(path, json=LIST, headers=MCP_HEADERS)).status_code
         return (await client.get(path)).status_code
@@ -76,16 +76,21 @@ async def test_what_is_no_part_has_no_metadata_and_neither_has_a_server_without_
         assert refused.headers["allow"] == "GET"
         problem(await client.get(f"{WELL_KNOWN}ful"), 404, "not_found")
     async with site() as keys_only, issuing() as unnamed:
-        for one in (keys_only, unnamed.site):
+        for server in (keys_only, unnamed.site):
             for path in PARTS:
-                problem(await metadata(one, path), 404, "not_found")
+                problem(await metadata(server, path), 404, "not_found")
 
 
 @pytest.mark.spec("M14")
 async def test_it_is_said_to_everybody_alike(door: Issuing) -> None:
     plain = (await metadata(door.site, "/mcp")).json()
-    for given in (token(aud=f"{PUBLIC}/v1"), token(aud="https://other.example.com"), door.site.keys["ada"], "nothing"):
-        async with door.site.client(None, headers={"Authorization": f"Bearer {given}"}) as client:
+    for credential in (
+        token(aud=f"{PUBLIC}/v1"),
+        token(aud="https://other.example.com"),
+        door.site.keys["ada"],
+        "nothing",
+    ):
+        async with door.site.client(None, headers={"Authorization": f"Bearer {credential}"}) as client:
             await client.get("/v1/agents")  # after which some are known
             assert (await client.get(f"{WELL_KNOWN}/mcp")).json() == plain
 
@@ -140,37 +145,37 @@ async def test_no_header_of_a_request_changes_what_is_said(door: Issuing) -> Non
     ],
 )
 async def test_a_token_is_for_its_resource_and_what_is_below(door: Issuing, audience: Any, opens: set[str]) -> None:
-    given, unknown = token(aud=audience), {"/mcp/agents/other"}  # an agent that there is not
+    access_token, unknown = token(aud=audience), {"/mcp/agents/other"}  # an agent that there is not
     for path in ("/v1/agents", "/openapi.json", "/mcp/agents/foreman", "/mcp/agents/other"):
         expected = 401 if path not in opens else 404 if path in unknown else 200
-        assert await status(door.site, given, path) == expected, path
+        assert await status(door.site, access_token, path) == expected, path
 
 
 @pytest.mark.spec("M14", "T42")
 async def test_a_token_that_was_let_in_is_still_refused_elsewhere(door: Issuing) -> None:
-    given = token(aud=f"{PUBLIC}/mcp/agents/foreman")
+    access_token = token(aud=f"{PUBLIC}/mcp/agents/foreman")
     for expected, path in ((200, "/mcp/agents/foreman"), (401, "/v1/agents"), (200, "/mcp/agents/foreman")):
-        assert await status(door.site, given, path) == expected
+        assert await status(door.site, access_token, path) == expected
 
 
 @pytest.mark.spec("M14")
 async def test_a_declared_audience_is_for_all_and_is_the_one_resource_if_it_is_a_url_here() -> None:
-    async with issuing(more={"public_url": PUBLIC, "audience": f"{PUBLIC}/mcp"}) as here:
+    async with issuing(more={"public_url": PUBLIC, "audience": f"{PUBLIC}/mcp"}) as issuer:
         for path in ("/mcp", "/mcp/agents/foreman"):
-            assert (await metadata(here.site, path)).json()["resource"] == f"{PUBLIC}/mcp"
+            assert (await metadata(issuer.site, path)).json()["resource"] == f"{PUBLIC}/mcp"
         for path in ("", "/v1"):
-            problem(await metadata(here.site, path), 404, "not_found")
+            problem(await metadata(issuer.site, path), 404, "not_found")
         for path in ("/v1/agents", "/mcp/agents/foreman"):
-            assert await status(here.site, token(aud=f"{PUBLIC}/mcp"), path) == 200
-            assert await status(here.site, token(aud=f"{PUBLIC}{path}"), path) == 401
-    async with issuing(more={"public_url": PUBLIC, "audience": "capset"}) as here:
-        assert (await metadata(here.site, "/mcp/agents/foreman")).json()["resource"] == f"{PUBLIC}/mcp/agents/foreman"
-        assert await status(here.site, token(aud="capset"), "/mcp/agents/foreman") == 200
+            assert await status(issuer.site, token(aud=f"{PUBLIC}/mcp"), path) == 200
+            assert await status(issuer.site, token(aud=f"{PUBLIC}{path}"), path) == 401
+    async with issuing(more={"public_url": PUBLIC, "audience": "capset"}) as issuer:
+        assert (await metadata(issuer.site, "/mcp/agents/foreman")).json()["resource"] == f"{PUBLIC}/mcp/agents/foreman"
+        assert await status(issuer.site, token(aud="capset"), "/mcp/agents/foreman") == 200
 
 
 @pytest.mark.spec("M14")
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "message"),
     [
         ({"public_url": "capset.example.com"}, "not an absolute URL"),
         ({"public_url": "http://capset.example.com"}, "https, or http on loopback"),
@@ -184,10 +189,10 @@ async def test_a_declared_audience_is_for_all_and_is_the_one_resource_if_it_is_a
         ({"public_url": PUBLIC, "audience": " "}, "audience must not be empty"),
     ],
 )
-def test_half_a_resource_is_refused(given: dict[str, Any], said: str) -> None:
-    given = dict(given)
-    with pytest.raises(DefinitionError, match=said):
-        Issuer(given.pop("issuer", ISSUER), given.pop("audience", None), "keys.json", **given)
+def test_half_a_resource_is_refused(options: dict[str, Any], message: str) -> None:
+    options = dict(options)
+    with pytest.raises(DefinitionError, match=message):
+        Issuer(options.pop("issuer", ISSUER), options.pop("audience", None), "keys.json", **options)
 
 
 @pytest.mark.spec("M14", "T42")
@@ -199,8 +204,8 @@ async def test_a_host_may_have_mounted_it_below_a_path() -> None:
         return call
 
     public = f"{PUBLIC}/capset"
-    async with issuing(more={"audience": None, "public_url": f"{public}/"}, around=mounted) as here:
-        async with here.site.client(None) as client:
+    async with issuing(more={"audience": None, "public_url": f"{public}/"}, around=mounted) as issuer:
+        async with issuer.site.client(None) as client:
             refused = await client.get("/capset/v1/agents")
             at = f"{public}{WELL_KNOWN}/v1"
             assert refused.headers["www-authenticate"] == f'Bearer resource_metadata="{at}"'
@@ -215,12 +220,12 @@ async def test_a_host_may_have_mounted_it_below_a_path() -> None:
             (f"{public}x/v1", 401),
             (f"{public}/mcp", 401),
         ):
-            assert await status(here.site, token(aud=audience), "/capset/v1/agents") == expected, audience
+            assert await status(issuer.site, token(aud=audience), "/capset/v1/agents") == expected, audience
 
 
 @pytest.mark.spec("M14")
 def test_a_public_url_is_written_in_one_form() -> None:
-    found = ProtectedResource("HTTPS://Capset.Example.com:443/", ISSUER)
-    assert (found.public_url, found.host) == (PUBLIC, "capset.example.com")
+    resource = ProtectedResource("HTTPS://Capset.Example.com:443/", ISSUER)
+    assert (resource.public_url, resource.host) == (PUBLIC, "capset.example.com")
     assert ProtectedResource("http://[::1]:8000", ISSUER).host == "[::1]"
-    assert found.metadata_url("/mcp/agents/a\r\nb") == f"{PUBLIC}{WELL_KNOWN}/mcp/agents/a%0D%0Ab"
+    assert resource.metadata_url("/mcp/agents/a\r\nb") == f"{PUBLIC}{WELL_KNOWN}/mcp/agents/a%0D%0Ab"

@@ -42,42 +42,42 @@ tiers = Capability("tiers", description="What tiers may do.", tools=[export])
 @pytest.fixture(scope="module")
 async def two() -> AsyncGenerator[Issuing]:
     """Give a site that takes two claims."""
-    async with issuing(more={"attributes": {"plan.tier": "plan.tier", "level": "level"}}) as found:
-        yield found
+    async with issuing(more={"attributes": {"plan.tier": "plan.tier", "level": "level"}}) as issuer:
+        yield issuer
 
 
-async def said(here: Issuing, **more: Any) -> dict[str, Any]:
+async def said(issuer: Issuing, **more: Any) -> dict[str, Any]:
     """Return the attributes that the server takes from a token."""
-    caller = await here.site.service.callers.identify(f"Bearer {token(**more)}")
+    caller = await issuer.site.service.callers.identify(f"Bearer {token(**more)}")
     return dict(caller.principal.attributes)
 
 
 async def test_declared_claims_become_attributes_and_no_others() -> None:
-    async with issuing(more={"attributes": DECLARED}) as here:
+    async with issuing(more={"attributes": DECLARED}) as issuer:
         plan = {"tier": "pro", "seats": 9, "flags": {"beta": True, "more": [1]}}
         more = {"https://acme.example/region": "eu", "level": 3, "role": "boss", "attributes": {"tier": "gold"}}
-        found = await said(here, plan=plan, **more)
-        assert found == {"tier": "pro", "level": 3, "region": "eu", "beta": True}
-        assert type(found["level"]) is int
-        assert await said(here, level=2.5) == {"level": 2.5}
-        assert await said(here, level="3") == {"level": "3"}
-        assert await said(here, level=False) == {"level": False}
+        attributes = await said(issuer, plan=plan, **more)
+        assert attributes == {"tier": "pro", "level": 3, "region": "eu", "beta": True}
+        assert type(attributes["level"]) is int
+        assert await said(issuer, level=2.5) == {"level": 2.5}
+        assert await said(issuer, level="3") == {"level": "3"}
+        assert await said(issuer, level=False) == {"level": False}
 
 
 async def test_what_is_absent_is_left_out() -> None:
-    async with issuing(more={"attributes": DECLARED}) as here:
-        assert await said(here) == {}
+    async with issuing(more={"attributes": DECLARED}) as issuer:
+        assert await said(issuer) == {}
         for plan in ({}, {"flags": None}, {"tier": None, "flags": {}}):
-            assert await said(here, plan=plan, attributes={"tier": "pro"}) == {}
-        assert await here.status(token(plan={"level": 3})) == 200
-    async with issuing() as here:
-        assert await said(here, tier="pro", attributes={"tier": "pro"}) == {}, "where none is declared, there is none"
+            assert await said(issuer, plan=plan, attributes={"tier": "pro"}) == {}
+        assert await issuer.status(token(plan={"level": 3})) == 200
+    async with issuing() as issuer:
+        assert await said(issuer, tier="pro", attributes={"tier": "pro"}) == {}, "where none is declared, there is none"
 
 
 async def test_a_claim_of_the_whole_name_comes_before_a_path() -> None:
-    async with issuing(more={"attributes": {"tier": "plan.tier"}}) as here:
-        assert await said(here, plan={"tier": "free"}, **{"plan.tier": "pro"}) == {"tier": "pro"}
-        assert await said(here, plan={"tier": "free"}, **{"plan.tier": None}) == {"tier": "free"}
+    async with issuing(more={"attributes": {"tier": "plan.tier"}}) as issuer:
+        assert await said(issuer, plan={"tier": "free"}, **{"plan.tier": "pro"}) == {"tier": "pro"}
+        assert await said(issuer, plan={"tier": "free"}, **{"plan.tier": None}) == {"tier": "free"}
 
 
 WRONG: dict[str, dict[str, Any]] = {
@@ -98,7 +98,7 @@ async def test_a_claim_of_another_type_refuses_the_token_and_the_log_says_why(
 ) -> None:
     with caplog.at_level(logging.INFO, "capset.tokens"):
         assert await two.status(token(**WRONG[wrong])) == 401
-    (line,) = [one.getMessage() for one in caplog.records if one.name == "capset.tokens"]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "capset.tokens"]
     assert "a token was refused: its claim" in line
     assert "level" in line or "plan" in line
     assert "'pro'" not in line
@@ -111,31 +111,36 @@ async def test_a_claim_of_another_type_refuses_the_token_and_the_log_says_why(
 
 async def test_more_than_there_is_room_for_refuses_the_token() -> None:
     declared = {f"a{number}": f"a{number}" for number in range(6)}
-    async with issuing(more={"attributes": declared}) as here:
-        most: dict[str, Any] = dict.fromkeys(list(declared)[:4], "x" * 900)
-        assert await here.status(token(**most)) == 200
-        assert await here.status(token(**most, a4="x" * 900)) == 401
+    async with issuing(more={"attributes": declared}) as issuer:
+        largest_claims: dict[str, Any] = dict.fromkeys(list(declared)[:4], "x" * 900)
+        assert await issuer.status(token(**largest_claims)) == 200
+        assert await issuer.status(token(**largest_claims, a4="x" * 900)) == 401
 
 
 @pytest.mark.spec("F34", "P16")
 async def test_tokens_of_one_principal_with_other_attributes_share_nothing_that_is_open() -> None:
     """By a key the caller would be another in any case; by tokens the attributes alone make the difference."""
-    async with issuing(more={"attributes": DECLARED}, capabilities=[tiers]) as here:
-        async with here.site.client() as ada:
+    async with issuing(more={"attributes": DECLARED}, capabilities=[tiers]) as issuer:
+        async with issuer.site.client() as ada:
             agent = (await make_agent(ada, "tiers"))["id"]
         pro, free = (token(plan={"tier": tier}) for tier in ("pro", "free"))
-        async with bearer(here, pro) as rich, bearer(here, free) as poor:
+        async with bearer(issuer, pro) as rich, bearer(issuer, free) as poor:
             session = (await rich.post("/v1/sessions", json={"agent_id": agent})).json()["id"]
             for _ in range(3):
-                answers = await asyncio.gather(*(call(one, session, "export") for one in (rich, poor) * 4))
-                assert [one.status_code for one in answers] == [200, 403] * 4
+                answers = await asyncio.gather(*(call(client, session, "export") for client in (rich, poor) * 4))
+                assert [answer.status_code for answer in answers] == [200, 403] * 4
             body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "export", "arguments": {}}}
             for path in (f"/mcp/agents/{agent}", f"/mcp/sessions/{session}"):
-                told = [await one.post(path, json=body, headers=MCP_HEADERS) for one in (rich, poor, rich, poor)]
-                assert ["exported" in one.text for one in told] == [True, False, True, False]
-            once: dict[str, Any] = {"json": {"tool": "export", "arguments": {}}, "headers": {"Idempotency-Key": "once"}}
-            assert (await rich.post(f"/v1/sessions/{session}/calls", **once)).status_code == 200
-            problem(await poor.post(f"/v1/sessions/{session}/calls", **once), 422, "invalid_arguments")
+                responses = [
+                    await client.post(path, json=body, headers=MCP_HEADERS) for client in (rich, poor, rich, poor)
+                ]
+                assert ["exported" in response.text for response in responses] == [True, False, True, False]
+            request_options: dict[str, Any] = {
+                "json": {"tool": "export", "arguments": {}},
+                "headers": {"Idempotency-Key": "once"},
+            }
+            assert (await rich.post(f"/v1/sessions/{session}/calls", **request_options)).status_code == 200
+            problem(await poor.post(f"/v1/sessions/{session}/calls", **request_options), 422, "invalid_arguments")
 
 
 @pytest.mark.spec("P16")
@@ -143,23 +148,25 @@ async def test_an_mcp_session_id_is_for_the_attributes_that_it_was_given_for() -
     begin = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     first = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": begin}
     then = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
-    async with issuing(more={"attributes": DECLARED}, capabilities=[tiers]) as here:
-        async with bearer(here, token(plan={"tier": "pro"}, n=1)) as client:
+    async with issuing(more={"attributes": DECLARED}, capabilities=[tiers]) as issuer:
+        async with bearer(issuer, token(plan={"tier": "pro"}, n=1)) as client:
             ticket = (await client.post("/mcp/agents/foreman", json=first, headers=MCP_HEADERS)).headers[
                 "mcp-session-id"
             ]
-        known = MCP_HEADERS | {"mcp-session-id": ticket}
+        session_headers = MCP_HEADERS | {"mcp-session-id": ticket}
         for tier, status in (("pro", 200), ("free", 404)):
-            async with bearer(here, token(plan={"tier": tier}, n=2)) as client:
-                assert (await client.post("/mcp/agents/foreman", json=then, headers=known)).status_code == status
+            async with bearer(issuer, token(plan={"tier": tier}, n=2)) as client:
+                assert (
+                    await client.post("/mcp/agents/foreman", json=then, headers=session_headers)
+                ).status_code == status
 
 
-def bearer(here: Issuing, given: str) -> httpx2.AsyncClient:
-    return here.site.client(None, headers={"Authorization": f"Bearer {given}"})
+def bearer(issuer: Issuing, access_token: str) -> httpx2.AsyncClient:
+    return issuer.site.client(None, headers={"Authorization": f"Bearer {access_token}"})
 
 
 @pytest.mark.parametrize(
-    ("attributes", "told"),
+    ("attributes", "message"),
     [
         ({"1st": "tier"}, "the name of an attribute must match"),
         ({"": "tier"}, "the name of an attribute must match"),
@@ -169,15 +176,15 @@ def bearer(here: Issuing, given: str) -> httpx2.AsyncClient:
         ({f"a{number}": "a" for number in range(33)}, "attributes are at most 32; got claims for 33"),
     ],
 )
-def test_a_mapping_is_of_names_to_claims(attributes: Any, told: str) -> None:
-    with pytest.raises(DefinitionError, match=told):
+def test_a_mapping_is_of_names_to_claims(attributes: Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         replace(Issuer(ISSUER, AUDIENCE, "https://login.example.com/jwks"), attributes=attributes)
 
 
 def test_an_issuer_keeps_its_mapping() -> None:
-    given = {"tier": "plan.tier"}
-    issuer = Issuer(ISSUER, AUDIENCE, "https://login.example.com/jwks", attributes=given)
-    given["tier"] = "other"
+    mapping = {"tier": "plan.tier"}
+    issuer = Issuer(ISSUER, AUDIENCE, "https://login.example.com/jwks", attributes=mapping)
+    mapping["tier"] = "other"
     assert issuer.attributes == {"tier": "plan.tier"}
     assert replace(issuer) == issuer
     assert hash(replace(issuer)) == hash(issuer)

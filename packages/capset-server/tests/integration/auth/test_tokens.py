@@ -44,8 +44,8 @@ from tests.helpers.server.support import call, make_session, problem
 async def door() -> AsyncGenerator[Issuing]:
     """Give a site whose issuer has a key of each kind, and one for something else."""
     keys = key("one"), key("two", "RSA"), key("three", "OKP"), key("four", "P-384"), key("five", "P-521")
-    async with issuing(*keys) as found:
-        yield found
+    async with issuing(*keys) as issuer:
+        yield issuer
 
 
 @pytest.mark.spec("P14")
@@ -71,17 +71,17 @@ async def test_every_algorithm_of_a_key_pair_is_accepted(door: Issuing, algorith
 @pytest.mark.spec("P14", "G8")
 async def test_what_a_token_says_is_who_acts() -> None:
     governance = Governance(roles=Roles({"opener": ["vault:open"]}))
-    async with issuing(governance=governance) as here:
-        given = token(
+    async with issuing(governance=governance) as issuer:
+        access_token = token(
             roles=["opener", "cook"], permissions=["notes:read", "not one"], scope="openid profile", scp=READ.split()
         )
-        async with here.site.client(None, headers={"Authorization": f"Bearer {given}"}) as client:
+        async with issuer.site.client(None, headers={"Authorization": f"Bearer {access_token}"}) as client:
             problem(await client.post("/v1/agents", json={"name": "x"}), 403, "permission_denied")
-            made = await client.post("/v1/sessions", json={"agent_id": "foreman"})
-            assert (await call(client, made.json()["id"], "unlock")).json()["data"] == "open"
-        record = await here.site.record()
+            created = await client.post("/v1/sessions", json={"agent_id": "foreman"})
+            assert (await call(client, created.json()["id"], "unlock")).json()["data"] == "open"
+        record = await issuer.site.record()
         assert (record.principal, record.principal_kind, record.org) == ("grace", "user", "acme")
-        caller = await here.site.service.callers.identify(f"Bearer {given}")
+        caller = await issuer.site.service.callers.identify(f"Bearer {access_token}")
         assert caller == Caller(
             Principal("grace", permissions={"vault:open", "notes:read"}, org="acme"),
             frozenset(READ.split()),
@@ -104,27 +104,29 @@ async def test_an_organisation_sees_its_own(door: Issuing) -> None:
 async def test_a_token_without_an_organisation_needs_one_that_the_server_names(door: Issuing) -> None:
     assert await door.status(token(org=None)) == 401
     assert await door.status(token(org=None, tenant="acme")) == 401
-    async with issuing(more={"org": "acme", "org_claim": "tenant"}) as here:
-        caller = await here.site.service.callers.identify(f"Bearer {token(org='evil')}")
+    async with issuing(more={"org": "acme", "org_claim": "tenant"}) as issuer:
+        caller = await issuer.site.service.callers.identify(f"Bearer {token(org='evil')}")
         assert caller.principal.org == "acme", "since the claim is another"
-        caller = await here.site.service.callers.identify(f"Bearer {token(tenant='umbrella')}")
+        caller = await issuer.site.service.callers.identify(f"Bearer {token(tenant='umbrella')}")
         assert caller.principal.org == "umbrella"
 
 
 @pytest.mark.spec("P14")
 async def test_a_header_may_be_of_any_length(door: Issuing) -> None:
     """Base64 is written in groups of four, and a token leaves out what would fill the last one."""
-    given = [token(header={"note": "a" * length}) for length in range(12)]
-    assert {len(one.partition(".")[0]) % 4 for one in given} == {0, 2, 3}, "one left over is no base64"
-    assert await door.statuses(given) == {200}
+    access_tokens = [token(header={"note": "a" * length}) for length in range(12)]
+    assert {len(access_token.partition(".")[0]) % 4 for access_token in access_tokens} == {0, 2, 3}, (
+        "one left over is no base64"
+    )
+    assert await door.statuses(access_tokens) == {200}
 
 
 @pytest.mark.spec("P14")
 async def test_a_header_has_room_for_certificates_and_no_more(door: Issuing) -> None:
     bare = len(token(header={"x5c": [""]}).partition(".")[0])
-    whole, longer = (token(header={"x5c": ["a" * ((length - bare) * 3 // 4 + 1)]}) for length in (4_096, 4_100))
-    assert (len(whole.partition(".")[0]), len(longer.partition(".")[0])) == (4_096, 4_100)
-    assert await door.status(whole) == 200
+    longest, longer = (token(header={"x5c": ["a" * ((length - bare) * 3 // 4 + 1)]}) for length in (4_096, 4_100))
+    assert (len(longest.partition(".")[0]), len(longer.partition(".")[0])) == (4_096, 4_100)
+    assert await door.status(longest) == 200
     assert await door.status(longer) == 401
 
 
@@ -198,8 +200,8 @@ def forged() -> dict[str, str]:
 async def test_whatever_else_is_refused_in_the_same_words(door: Issuing) -> None:
     async with door.site.client(None) as client:
         nothing = problem(await client.get("/v1/agents"), 401, "unauthenticated")
-        for name, given in forged().items():
-            headers = {b"Authorization": f"Bearer {given}".encode()}
+        for name, access_token in forged().items():
+            headers = {b"Authorization": f"Bearer {access_token}".encode()}
             response = await client.get("/v1/agents", headers=headers)
             assert response.status_code == 401, name
             assert problem(response, 401, "unauthenticated")["detail"] == nothing["detail"], name
@@ -217,11 +219,11 @@ async def test_a_little_difference_of_clocks_is_no_matter(door: Issuing) -> None
 @pytest.mark.spec("P14", "T23")
 async def test_a_token_ends_while_it_is_in_use() -> None:
     clock = FakeClock(time.time_ns())
-    async with issuing(clock=clock) as here:
-        given = token(exp=int(time.time()) + 60)
-        assert await here.status(given) == 200
+    async with issuing(clock=clock) as issuer:
+        access_token = token(exp=int(time.time()) + 60)
+        assert await issuer.status(access_token) == 200
         clock.advance(100)  # and it was looked at a moment ago
-        assert await here.status(given) == 401
+        assert await issuer.status(access_token) == 401
 
 
 @pytest.mark.spec("P14")
@@ -239,20 +241,20 @@ async def test_forged_tokens_drive_out_no_good_ones(door: Issuing) -> None:
     """What is refused is not kept: else a flood of it would cost every good token a look at its signature."""
     tokens = door.site.service.callers._tokens
     assert isinstance(tokens, Tokens)
-    known: TtlCache[Any, Any] = tokens._known
-    before = len(known._kept)
+    cache: TtlCache[Any, Any] = tokens._known
+    before = len(cache._kept)
     await door.statuses([token(key("mallory"), {"kid": "one"}, n=number) for number in range(20)])
-    assert len(known._kept) == before
+    assert len(cache._kept) == before
 
 
 @pytest.mark.spec("P14")
 async def test_the_log_says_why_and_not_what(door: Issuing, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "capset.tokens"):
-        given = token(aud="https://hidden.example.com")
-        assert await door.status(given) == 401
+        access_token = token(aud="https://hidden.example.com")
+        assert await door.status(access_token) == 401
     assert "aud" in caplog.text
     assert "hidden" not in caplog.text
-    assert given.rpartition(".")[2] not in caplog.text
+    assert access_token.rpartition(".")[2] not in caplog.text
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +267,7 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
 
 values = st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.lists(st.text(max_size=4), max_size=2)
 names = st.sampled_from(["alg", "kid", "typ", "crit", "b64", "jwk", "jku", "x5c", "x5t", "cty", "zip"])
-headers = st.dictionaries(names, values, min_size=1).map(lambda one: {"alg": "ES256", "kid": "one", **one})
+headers = st.dictionaries(names, values, min_size=1).map(lambda header: {"alg": "ES256", "kid": "one", **header})
 
 
 @pytest.mark.spec("T23")
@@ -280,7 +282,7 @@ def test_no_header_is_more_than_refused(tokens: Tokens, header: dict[str, Any], 
 
 @pytest.mark.spec("P14")
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"algorithms": ("HS256",)}, "HS256"),
         ({"algorithms": ("none",)}, "none"),
@@ -290,6 +292,6 @@ def test_no_header_is_more_than_refused(tokens: Tokens, header: dict[str, Any], 
         ({"org_claim": ""}, "org_claim must not be empty"),
     ],
 )
-def test_an_issuer_is_named_in_full(more: dict[str, Any], said: str) -> None:
-    with pytest.raises(DefinitionError, match=said):
+def test_an_issuer_is_named_in_full(more: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         replace(Issuer(ISSUER, AUDIENCE, "https://login.example.com/jwks"), **more)

@@ -68,16 +68,16 @@ async def test_over_rest_it_calls_the_tools_that_are_named(narrow: httpx2.AsyncC
 @pytest.mark.spec("M15", "T62")
 async def test_an_agent_that_renames_a_tool_leads_no_scope_to_it(shared: Site, asker: httpx2.AsyncClient) -> None:
     renamed = [{"id": "kit", "rename": {"note": "add", "echo": "say"}}]
-    made = await asker.post("/v1/agents", json={"name": "trickster", "capabilities": renamed})
-    assert made.status_code == 201, made.text
+    created = await asker.post("/v1/agents", json={"name": "trickster", "capabilities": renamed})
+    assert created.status_code == 201, created.text
     await shared.key("adds", principal="ada", scopes=["capset:call:test_math.add", "capset:call:kit.echo"])
     async with shared.client("adds") as client:
-        session = (await client.post("/v1/sessions", json={"agent_id": made.json()["id"]})).json()["id"]
+        session = (await client.post("/v1/sessions", json={"agent_id": created.json()["id"]})).json()["id"]
         assert (await call(client, session, "say", text="hello")).json()["data"] == "hello"
         assert lacks(await call(client, session, "add", text="x")) == "capset:call:kit.note"
         at, body = f"/mcp/sessions/{session}", {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-        listed = (await client.post(at, json=body, headers=MCP_HEADERS)).text
-        assert ('"name":"say"' in listed, '"name":"add"' in listed) == (True, False)
+        listing = (await client.post(at, json=body, headers=MCP_HEADERS)).text
+        assert ('"name":"say"' in listing, '"name":"add"' in listing) == (True, False)
         adds = {**body, "method": "tools/call", "params": {"name": "add", "arguments": {"text": "x"}}}
         assert lacks(await client.post(at, json=adds, headers=MCP_HEADERS)) == "capset:call:kit.note"
         run = {"session_id": session, "tool": "add", "arguments": {"text": "x"}}
@@ -109,8 +109,8 @@ async def test_all_else_of_the_scope_for_calls_stays_closed(shared: Site, narrow
 
 @pytest.mark.spec("M15")
 async def test_over_mcp_it_lists_and_calls_the_tools_that_are_named(shared: Site, narrow: httpx2.AsyncClient) -> None:
-    listed = await said(narrow, "tools/list")
-    assert [name for name in ("echo", "steps", "note", "unlock") if f'"name":"{name}"' in listed.text] == [
+    listing = await said(narrow, "tools/list")
+    assert [name for name in ("echo", "steps", "note", "unlock") if f'"name":"{name}"' in listing.text] == [
         "echo",
         "steps",
     ]
@@ -126,23 +126,23 @@ async def test_over_mcp_it_lists_and_calls_the_tools_that_are_named(shared: Site
 @pytest.mark.spec("M15")
 async def test_what_gets_past_the_entrance_is_refused_by_the_protocol() -> None:
     era: Era = "auto"
-    async with bench(era) as here:
-        exchange = Exchange(here.session, tools={"kit.echo"})
+    async with bench(era) as workbench:
+        exchange = Exchange(workbench.session, tools={"kit.echo"})
         async with Client(make_server(lambda: exchange), mode=era) as client:
-            assert [one.name for one in (await client.list_tools()).tools] == ["echo"]
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["echo"]
             assert not (await client.call_tool("echo", {"text": "x"})).is_error
             with pytest.raises(MCPError, match="scope for this tool"):
                 await client.call_tool("add", {"a": 1})
-        assert [one.tool for one in await here.records()] == ["echo"]
+        assert [record.tool for record in await workbench.records()] == ["echo"]
 
 
 @pytest.mark.spec("M15")
 async def test_a_token_may_be_for_single_tools_too() -> None:
-    async with issuing() as here:
-        given = token(scope="openid capset:call:kit.echo capset:call: capset:call:note capset:call:a.b.c")
-        caller = await here.site.service.callers.identify(f"Bearer {given}")
+    async with issuing() as issuer:
+        access_token = token(scope="openid capset:call:kit.echo capset:call: capset:call:note capset:call:a.b.c")
+        caller = await issuer.site.service.callers.identify(f"Bearer {access_token}")
         assert caller.scopes == {"capset:call:kit.echo"}
-        async with here.site.client(None, headers={"Authorization": f"Bearer {given}"}) as client:
+        async with issuer.site.client(None, headers={"Authorization": f"Bearer {access_token}"}) as client:
             session = await made_session(client)
             assert (await call(client, session, "echo", text="hello")).json()["data"] == "hello"
             assert lacks(await call(client, session, "note", text="x")) == "capset:call:kit.note"

@@ -103,8 +103,8 @@ async def test_a_client_is_opened_once_at_a_time() -> None:
         with pytest.raises(CapsetError, match="open already"):
             await client.__aenter__()
     async with stranger(READY) as server:
-        again = Client(server.url)
+        reused_client = Client(server.url)
         for _ in range(2):
-            async with again:
-                await again.health()
+            async with reused_client:
+                await reused_client.health()
     assert len(server.heads) == 2

@@ -14,31 +14,31 @@ from tests.helpers.client.fixtures import Served
 @pytest.mark.realtime
 @pytest.mark.spec("P48", "P49", "P50")
 async def test_a_key_is_made_used_and_revoked(boss: Client, served: Served) -> None:
-    given = KeyInput(name="ci", principal="ci", scopes=["capset:read"], expires="1d", attributes={"tier": "pro"})
-    made = await boss.keys.create(given, idempotency_key="once-administration")
-    with pytest.raises(Conflict, match=made.id):
-        await boss.keys.create(given, idempotency_key="once-administration")
+    key_input = KeyInput(name="ci", principal="ci", scopes=["capset:read"], expires="1d", attributes={"tier": "pro"})
+    created = await boss.keys.create(key_input, idempotency_key="once-administration")
+    with pytest.raises(Conflict, match=created.id):
+        await boss.keys.create(key_input, idempotency_key="once-administration")
     with pytest.raises(PermissionDenied):
-        await boss.keys.create(given.model_copy(update={"permissions": ["vault:open"]}))
-    async with Client(served.url, key=made.key) as ci:
+        await boss.keys.create(key_input.model_copy(update={"permissions": ["vault:open"]}))
+    async with Client(served.url, key=created.key) as ci:
         me = await ci.whoami()
-        assert (me.principal, me.key, me.attributes, me.server.store) == ("ci", made.id, {"tier": "pro"}, "sqlite")
-        assert (await ci.keys.get(made.id)).name == "ci"
+        assert (me.principal, me.key, me.attributes, me.server.store) == ("ci", created.id, {"tier": "pro"}, "sqlite")
+        assert (await ci.keys.get(created.id)).name == "ci"
         with pytest.raises(PermissionDenied):
             await ci.keys.list()
-        assert (await ci.keys.revoke(made.id)).revoked_at
-    async with Client(served.url, key=made.key) as ci:
+        assert (await ci.keys.revoke(created.id)).revoked_at
+    async with Client(served.url, key=created.key) as ci:
         with suppress(Unauthenticated):  # for a second at most
             await ci.whoami()
-    assert made.id in [one.id async for one in boss.keys.all(principal="ci")]
-    assert [one.id for one in (await boss.keys.list(principal="ci", limit=1)).items] == [made.id]
+    assert created.id in [key.id async for key in boss.keys.all(principal="ci")]
+    assert [key.id for key in (await boss.keys.list(principal="ci", limit=1)).items] == [created.id]
     with pytest.raises(NotFound):
         await boss.keys.revoke("nothing")
-    known = {one.id: one async for one in boss.principals.all()}
-    assert known["ci"].keys == []
-    assert (await boss.principals.list(principal="ci")).items == [known["ci"]]
-    assert known["boss"].keys[0].name
-    assert "" in [one.org async for one in boss.orgs.all()]
+    principals = {principal.id: principal async for principal in boss.principals.all()}
+    assert principals["ci"].keys == []
+    assert (await boss.principals.list(principal="ci")).items == [principals["ci"]]
+    assert principals["boss"].keys[0].name
+    assert "" in [org.org async for org in boss.orgs.all()]
     assert (await boss.usage()).items == []
     assert (await boss.usage(principal="ada")).principal == "ada"
 
@@ -46,8 +46,8 @@ async def test_a_key_is_made_used_and_revoked(boss: Client, served: Served) -> N
 @pytest.mark.spec("P52", "P53", "P54", "P55", "P56")
 async def test_records_are_proved_counted_and_exported(boss: Client, session: str) -> None:
     called = await boss.call(session, "list_directory")
-    found = await boss.records.get(called.record)
-    assert (found.record["id"], found.chain.ok) == (called.record, True)
+    proof = await boss.records.get(called.record)
+    assert (proof.record["id"], proof.chain.ok) == (called.record, True)
     checked, cursor = 0, None
     while True:
         part = await boss.records.verify(limit=3, cursor=cursor)
@@ -57,14 +57,14 @@ async def test_records_are_proved_counted_and_exported(boss: Client, session: st
             break
     assert checked == part.last
     summary = await boss.records.summary(session=session)
-    assert (summary.calls, [one.tool for one in summary.tools]) == (1, ["list_directory"])
+    assert (summary.calls, [tool.tool for tool in summary.tools]) == (1, ["list_directory"])
     rows = [row async for row in boss.records.export(session=session)]
     assert [row["id"] for row in rows] == [called.record]
-    assert [row["hash"] for row in rows] == [found.chain.hash]
+    assert [row["hash"] for row in rows] == [proof.chain.hash]
     link = await boss.links.record(session)
-    seen = await boss.fingerprints.sightings(link.runtime_hash)
-    assert (seen.links, seen.sessions, seen.is_partial) == (1, [session], False)
-    assert [one.last_link for one in seen.agents] == [link.id]
+    sightings = await boss.fingerprints.sightings(link.runtime_hash)
+    assert (sightings.links, sightings.sessions, sightings.is_partial) == (1, [session], False)
+    assert [agent.last_link for agent in sightings.agents] == [link.id]
     same = await boss.fingerprints.diff(link.runtime_hash, link.runtime_hash)
     assert (same.kind, same.changes) == ("runtime", [])
     installed = (await boss.fingerprints.installed()).capabilities[0].hash

@@ -12,18 +12,18 @@ from tests.helpers.client.fixtures import Served
 @pytest.mark.spec("P5", "P7")
 async def test_an_agent_goes_forward_and_back(boss: Client) -> None:
     context = {"tier": {"name": "pro", "until": None}}
-    given = AgentInput(name="adder", capabilities=["test_math"], model="openai:gpt-9", static_context=context)
-    first = await boss.agents.create(given)
+    agent_input = AgentInput(name="adder", capabilities=["test_math"], model="openai:gpt-9", static_context=context)
+    first = await boss.agents.create(agent_input)
     assert (first.model, first.static_context) == ("openai:gpt-9", context)
     second = await boss.agents.change(first.id, {"static_context": {"tier": {"until": 5}}, "model": None})
     assert (second.model, second.static_context) == (None, {"tier": {"name": "pro", "until": 5}})
     page = await boss.agents.versions(first.id, limit=1)
-    assert ([one.version for one in page.items], page.next) == ([2], "2")
+    assert ([version.version for version in page.items], page.next) == ([2], "2")
     page = await boss.agents.versions(first.id, cursor=page.next)
-    assert ([one.version for one in page.items], page.next) == ([1], None)
+    assert ([version.version for version in page.items], page.next) == ([1], None)
     assert await boss.agents.version(first.id, 1) == first
     diff = await boss.agents.diff(first.id, 1)
-    assert [one.path for one in diff.fields] == ["model", "static_context.tier.until"]
+    assert [field.path for field in diff.fields] == ["model", "static_context.tier.until"]
     assert diff.fields[1].plain() == {"path": "static_context.tier.until", "kind": "changed", "after": 5}
     assert diff.composition is not None
     assert not diff.composition.differs
@@ -43,26 +43,30 @@ async def test_an_agent_goes_forward_and_back(boss: Client) -> None:
 @pytest.mark.spec("P7")
 async def test_a_preview_keeps_nothing(boss: Client) -> None:
     before = (await boss.agents.list()).total
-    found = await boss.agents.preview(AgentInput(name="adder", capabilities=["test_math"]))
-    assert found.valid
-    assert found.snapshot is not None
-    assert [tool.name for tool in found.snapshot.tools] == ["add", "divide", "multiply", "subtract"]
+    preview = await boss.agents.preview(AgentInput(name="adder", capabilities=["test_math"]))
+    assert preview.valid
+    assert preview.snapshot is not None
+    assert [tool.name for tool in preview.snapshot.tools] == ["add", "divide", "multiply", "subtract"]
     wrong = await boss.agents.preview(AgentInput(name="adder", capabilities=["test_maths"]))
-    assert (wrong.valid, wrong.snapshot, [one.path for one in wrong.problems]) == (False, None, ["capabilities.0"])
+    assert (wrong.valid, wrong.snapshot, [problem.path for problem in wrong.problems]) == (
+        False,
+        None,
+        ["capabilities.0"],
+    )
     assert (await boss.agents.list()).total == before
-    made = await boss.agents.create(AgentInput(name="adder", capabilities=["test_math"]))
-    changed = await boss.agents.preview_change(made.id, {"capabilities": []})
+    agent = await boss.agents.create(AgentInput(name="adder", capabilities=["test_math"]))
+    changed = await boss.agents.preview_change(agent.id, {"capabilities": []})
     assert changed.snapshot is not None
-    assert (changed.snapshot.tools, await boss.agents.get(made.id)) == ([], made)
+    assert (changed.snapshot.tools, await boss.agents.get(agent.id)) == ([], agent)
 
 
 @pytest.mark.spec("P3")
 async def test_what_is_of_high_risk_is_for_administrators(served: Served, boss: Client) -> None:
-    given = AgentInput(name="risky", capabilities=["test_math", "session_file_system", "email"])
+    agent_input = AgentInput(name="risky", capabilities=["test_math", "session_file_system", "email"])
     async with Client(served.url, key=served.server.key("carol", scopes=["capset:read", "capset:write"])) as carol:
-        assert (await carol.agents.preview(given)).needs_admin == ["email"]
+        assert (await carol.agents.preview(agent_input)).needs_admin == ["email"]
         with pytest.raises(PermissionDenied, match="only an administrator enables 'email'"):
-            await carol.agents.create(given)
-        made = await boss.agents.create(given)
-        changed = await carol.agents.change(made.id, {"description": "x"})
-        assert (made.author, changed.author) == ("user:boss", "user:carol")
+            await carol.agents.create(agent_input)
+        agent = await boss.agents.create(agent_input)
+        changed = await carol.agents.change(agent.id, {"description": "x"})
+        assert (agent.author, changed.author) == ("user:boss", "user:carol")

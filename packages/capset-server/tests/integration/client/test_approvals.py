@@ -20,16 +20,16 @@ from tests.waiting import until
 @asynccontextmanager
 async def shop(**options: Any) -> AsyncGenerator[tuple[Site, Client, Client, str]]:
     """Give a server with the till, clients of who calls there and of who may approve, and a session of the former."""
-    async with site(till, **options) as here:
-        await here.key("boss", scopes=["capset:approve"])
-        await here.key("caller", scopes=["capset:call", "capset:write"])
-        async with here.client("caller") as plain:
+    async with site(till, **options) as server:
+        await server.key("boss", scopes=["capset:approve"])
+        await server.key("caller", scopes=["capset:call", "capset:write"])
+        async with server.client("caller") as plain:
             session = await make_session(plain, "till")
         async with (
-            Client(here.url, key=here.keys["caller"]) as caller,
-            Client(here.url, key=here.keys["boss"]) as boss,
+            Client(server.url, key=server.keys["caller"]) as caller,
+            Client(server.url, key=server.keys["boss"]) as boss,
         ):
-            yield here, caller, boss, session
+            yield server, caller, boss, session
 
 
 @pytest.mark.spec("G18", "P12")
@@ -58,50 +58,50 @@ async def test_a_stream_waits_for_its_approval() -> None:
         event = await anext(events)
         assert event.type == "approval.requested"
         await boss.approvals.approve(event.data["id"], arguments={"to": "bob", "amount": 4})
-        assert [one async for one in events] == []
+        assert [later_event async for later_event in events] == []
         assert events.result.data == "bob has 4"
 
 
 @pytest.mark.spec("P12", "P15")
 async def test_requests_are_listed_and_decided() -> None:
     async with shop() as (_, caller, boss, session):
-        made = [(await caller.call(session, "pay", {"to": "bob", "amount": n})).approval for n in range(3)]
+        requests = [(await caller.call(session, "pay", {"to": "bob", "amount": n})).approval for n in range(3)]
         page = await boss.approvals.list(limit=2)
-        assert [one.id for one in page.items] == made[:0:-1]
+        assert [request.id for request in page.items] == requests[:0:-1]
         rest = await boss.approvals.list(limit=2, cursor=page.next)
-        assert ([one.id for one in rest.items], rest.next) == ([made[0]], None)
-        assert [one.id async for one in boss.approvals.all(status="pending", session=session)] == made[::-1]
-        assert [one.id for one in (await caller.approvals.list(session=session)).items] == made[::-1]
+        assert ([request.id for request in rest.items], rest.next) == ([requests[0]], None)
+        assert [request.id async for request in boss.approvals.all(status="pending", session=session)] == requests[::-1]
+        assert [request.id for request in (await caller.approvals.list(session=session)).items] == requests[::-1]
         with pytest.raises(PermissionDenied, match="capset:approve"):
             await caller.approvals.list()
-        assert made[0] is not None
-        assert (await boss.approvals.reject(made[0], note="no")).status == "rejected"
-        assert (await boss.approvals.approve(made[1] or "", scope="session")).scope == "session"
+        assert requests[0] is not None
+        assert (await boss.approvals.reject(requests[0], note="no")).status == "rejected"
+        assert (await boss.approvals.approve(requests[1] or "", scope="session")).scope == "session"
         assert data_of(await caller.call(session, "pay", {"to": "bob", "amount": 1})) == "bob has 1"
         with pytest.raises(NotFound):
             await boss.approvals.get("nowhere")
         with pytest.raises(InvalidArguments):
-            await boss.approvals.approve(made[2] or "", note="x" * 2000)
+            await boss.approvals.approve(requests[2] or "", note="x" * 2000)
 
 
 @pytest.mark.spec("P9")
 async def test_a_request_outlives_a_stream_that_is_left() -> None:
-    async with shop() as (here, caller, boss, session):
+    async with shop() as (server, caller, boss, session):
         async with caller.stream(session, "pay", {"to": "bob"}) as events:
-            asked = (await anext(events)).data["id"]
-        await until(lambda: here.records(outcome="cancelled"), "the call to be cancelled")
-        assert (await boss.approvals.get(asked)).status == "pending"
-        await boss.approvals.approve(asked)
+            request = (await anext(events)).data["id"]
+        await until(lambda: server.records(outcome="cancelled"), "the call to be cancelled")
+        assert (await boss.approvals.get(request)).status == "pending"
+        await boss.approvals.approve(request)
         result = await caller.call(session, "pay", {"to": "bob"})
         assert (result.success, result.data) == (True, "bob has 5")
-        assert (await boss.approvals.get(asked)).status == "used"
+        assert (await boss.approvals.get(request)).status == "used"
 
 
 @pytest.mark.spec("G48", "G50")
 async def test_several_approvals_rounds_and_the_count() -> None:
     two = Governance(approvers=[ApproverRule(approvals=2)])
-    async with shop(governance=two) as (here, caller, boss, session):
-        await here.key("bea", scopes=["capset:approve"])
+    async with shop(governance=two) as (server, caller, boss, session):
+        await server.key("bea", scopes=["capset:approve"])
         request = (await caller.call(session, "pay", {"to": "bob"})).approval
         assert request is not None
         assert (await boss.approvals.summary()).pending == 1
@@ -109,9 +109,12 @@ async def test_several_approvals_rounds_and_the_count() -> None:
         assert (half.status, half.round, half.decidable) == ("pending", 1, False)
         assert half.needs is not None
         assert half.needs.text == "two different approvers"
-        async with Client(here.url, key=here.keys["bea"]) as bea:
+        async with Client(server.url, key=server.keys["bea"]) as bea:
             assert (await bea.approvals.get(request)).decidable
-            whole = await bea.approvals.approve(request, round=1)
-        assert (whole.status, [one.by for one in whole.approvals]) == ("approved", ["user:boss", "user:bea"])
+            decided = await bea.approvals.approve(request, round=1)
+        assert (decided.status, [approval.by for approval in decided.approvals]) == (
+            "approved",
+            ["user:boss", "user:bea"],
+        )
         assert (await boss.approvals.summary()).pending == 0
         assert data_of(await caller.call(session, "pay", {"to": "bob"})) == "bob has 4"

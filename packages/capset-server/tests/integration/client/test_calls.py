@@ -59,7 +59,7 @@ async def test_what_is_refused_or_fails_is_returned(
         shape = await boss.call(session, tool, arguments)
     else:
         async with boss.stream(session, tool, arguments) as events:
-            assert [one async for one in events] == []
+            assert [event async for event in events] == []
             shape = events.result
     assert (shape.success, shape.data) == (False, None)
     assert shape.error is not None
@@ -83,20 +83,20 @@ async def test_events_and_then_the_result(boss: Client, session: str) -> None:
     async with boss.stream(session, "steps", {"count": 3}, correlation="s-1") as events:
         with pytest.raises(RuntimeError, match="read its events first"):
             _ = events.result
-        found = [one async for one in events]
-    assert [(one.kind, one.type, one.data["message"]) for one in found] == [
+        messages = [message async for message in events]
+    assert [(message.kind, message.type, message.data["message"]) for message in messages] == [
         ("event", "progress", f"[red]step {number}[/]") for number in range(3)
     ]
-    assert {one.meta.correlation for one in found if one.meta} == {"s-1"}
+    assert {message.meta.correlation for message in messages if message.meta} == {"s-1"}
     assert (events.result.success, events.result.data) == (True, 3)
 
 
 async def test_a_call_that_is_sent_again_is_made_once(boss: Client, session: str) -> None:
     first = await boss.call(session, "wait", {"seconds": 0}, idempotency_key="once")
-    again = await boss.call(session, "wait", {"seconds": 0}, idempotency_key="once")
+    repeated = await boss.call(session, "wait", {"seconds": 0}, idempotency_key="once")
     async with boss.stream(session, "wait", {"seconds": 0}, idempotency_key="once") as events:
-        _ = [one async for one in events]
-    assert first == again == events.result
+        _ = [event async for event in events]
+    assert first == repeated == events.result
     assert await outcome_of(boss, session, "wait") == "succeeded", "and it has one record"
     with pytest.raises(InvalidArguments, match="came with another request"):
         await boss.call(session, "wait", {"seconds": 0.1}, idempotency_key="once")
@@ -119,11 +119,11 @@ async def test_leaving_a_stream_cancels_the_call(boss: Client, session: str) -> 
 async def test_a_call_that_takes_too_long_is_stopped(boss: Client, session: str, way: str) -> None:
     async def streamed() -> None:
         async with boss.stream(session, "wait", {"seconds": 60}, timeout=0.3) as events:
-            _ = [one async for one in events]
+            _ = [event async for event in events]
 
-    asked = boss.call(session, "wait", {"seconds": 60}, timeout=0.3) if way == "call" else streamed()
+    pending_call = boss.call(session, "wait", {"seconds": 60}, timeout=0.3) if way == "call" else streamed()
     with pytest.raises(DeadlineExceeded, match=r"within 0\.3 seconds"):
-        await asked
+        await pending_call
     assert await outcome_of(boss, session, "wait") == "cancelled"
 
 
@@ -141,7 +141,7 @@ async def test_a_call_outlives_the_usual_patience(served: Served) -> None:
         session = (await client.sessions.create("foreman")).id
         assert data_of(await client.call(session, "wait", {"seconds": 0.6})) == "waited"
         async with client.stream(session, "wait", {"seconds": 0.6}) as events:
-            _ = [one async for one in events]
+            _ = [event async for event in events]
         assert events.result.data == "waited"
 
 

@@ -30,12 +30,19 @@ async def test_health_needs_no_key(served: Served) -> None:
 async def test_capabilities(boss: Client) -> None:
     page = await boss.capabilities.list()
     assert page.total == len(page.items) > 3
-    assert [one.id for one in (await boss.capabilities.list(text="workshop", status="available")).items] == ["workshop"]
+    assert [
+        capability.id for capability in (await boss.capabilities.list(text="workshop", status="available")).items
+    ] == ["workshop"]
     assert (await boss.capabilities.list(category="[i]Tests[/i]")).total == 1
     assert (await boss.capabilities.list(permission="session_files:read")).items[0].id == "session_file_system"
     first = await boss.capabilities.list(limit=2)
-    assert ([one.id for one in first.items], first.next) == ([one.id for one in page.items[:2]], page.items[1].id)
-    assert [one.id async for one in boss.capabilities.all()] == [one.id for one in page.items]
+    assert ([capability.id for capability in first.items], first.next) == (
+        [capability.id for capability in page.items[:2]],
+        page.items[1].id,
+    )
+    assert [capability.id async for capability in boss.capabilities.all()] == [
+        capability.id for capability in page.items
+    ]
     detail = await boss.capabilities.get("test_math")
     assert detail.tools[0].schema_["required"] == ["a", "b"]
     with pytest.raises(NotFound, match="did you mean 'test_math'"):
@@ -43,21 +50,21 @@ async def test_capabilities(boss: Client) -> None:
 
 
 async def test_an_agent_from_its_beginning_to_its_end(boss: Client) -> None:
-    given = AgentInput(name="clerk", system_prompt="Käse ☕", capabilities=["test_math"], tags=["one", "two"])
-    made = await boss.agents.create(given)
-    assert (made.name, made.system_prompt, made.version, made.status) == ("clerk", "Käse ☕", 1, "active")
-    changed = await boss.agents.change(made.id, {"tags": None, "description": "Counts."}, version=1)
+    agent_input = AgentInput(name="clerk", system_prompt="Käse ☕", capabilities=["test_math"], tags=["one", "two"])
+    created = await boss.agents.create(agent_input)
+    assert (created.name, created.system_prompt, created.version, created.status) == ("clerk", "Käse ☕", 1, "active")
+    changed = await boss.agents.change(created.id, {"tags": None, "description": "Counts."}, version=1)
     assert (changed.tags, changed.description, changed.version) == ([], "Counts.", 2)
-    assert await boss.agents.get(made.id) == changed
+    assert await boss.agents.get(created.id) == changed
     with pytest.raises(Outdated, match="has the version 2, not 1") as caught:
-        await boss.agents.change(made.id, {"description": "Lost."}, version=1)
+        await boss.agents.change(created.id, {"description": "Lost."}, version=1)
     assert (caught.value.code, caught.value.status) == ("outdated", 412)
     with pytest.raises(Outdated):
-        await boss.agents.archive(made.id, version=1)
-    await boss.agents.archive(made.id, version=2)
-    assert [one.id for one in (await boss.agents.list(name="clerk", status="archived")).items] == [made.id]
+        await boss.agents.archive(created.id, version=1)
+    await boss.agents.archive(created.id, version=2)
+    assert [agent.id for agent in (await boss.agents.list(name="clerk", status="archived")).items] == [created.id]
     with pytest.raises(Conflict, match="is archived"):
-        await boss.sessions.create(made.id)
+        await boss.sessions.create(created.id)
 
 
 async def test_what_cannot_be_written_names_every_field(boss: Client) -> None:
@@ -65,9 +72,9 @@ async def test_what_cannot_be_written_names_every_field(boss: Client) -> None:
         await boss.agents.create(AgentInput(name="clerk", capabilities=["test_mat", "nope"]))
     assert [field.path for field in caught.value.fields] == ["capabilities.0", "capabilities.1"]
     assert re.fullmatch("[0-9a-f-]{36}", caught.value.correlation or "")
-    made = await boss.agents.create(AgentInput(name="clerk"))
+    created = await boss.agents.create(AgentInput(name="clerk"))
     with pytest.raises(InvalidArguments, match="Invalid agent") as misfit:
-        await boss.agents.change(made.id, {"naem": "x"})
+        await boss.agents.change(created.id, {"naem": "x"})
     (field,) = misfit.value.fields
     assert (field.path, field.did_you_mean) == ("naem", "name")
     with pytest.raises(Conflict, match="defined in code"):
@@ -75,30 +82,30 @@ async def test_what_cannot_be_written_names_every_field(boss: Client) -> None:
 
 
 async def test_pages_and_all_of_them(boss: Client) -> None:
-    made = [(await boss.agents.create(AgentInput(name="many"))).id for _ in range(3)]
+    agent_ids = [(await boss.agents.create(AgentInput(name="many"))).id for _ in range(3)]
     first = await boss.agents.list(name="many", limit=2)
-    assert ([one.id for one in first.items], first.total) == (made[:0:-1], 3)
+    assert ([agent.id for agent in first.items], first.total) == (agent_ids[:0:-1], 3)
     second = await boss.agents.list(name="many", limit=2, cursor=first.next)
-    assert ([one.id for one in second.items], second.next) == (made[:1], None)
-    assert [one.id async for one in boss.agents.all(name="many")] == made[::-1]
-    assert "foreman" in [one.name async for one in boss.agents.all()]
-    sessions = [(await boss.sessions.create(made[0])).id for _ in range(3)]
-    page = await boss.sessions.list(agent_id=made[0], limit=2)
-    assert [one.id for one in page.items] == sessions[:0:-1]
-    assert [one.id async for one in boss.sessions.all(agent_id=made[0])] == sessions[::-1]
+    assert ([agent.id for agent in second.items], second.next) == (agent_ids[:1], None)
+    assert [agent.id async for agent in boss.agents.all(name="many")] == agent_ids[::-1]
+    assert "foreman" in [agent.name async for agent in boss.agents.all()]
+    sessions = [(await boss.sessions.create(agent_ids[0])).id for _ in range(3)]
+    page = await boss.sessions.list(agent_id=agent_ids[0], limit=2)
+    assert [session.id for session in page.items] == sessions[:0:-1]
+    assert [session.id async for session in boss.sessions.all(agent_id=agent_ids[0])] == sessions[::-1]
     with pytest.raises(InvalidArguments) as caught:
         await boss.agents.list(limit=201)
     assert [field.path for field in caught.value.fields] == ["limit"]
 
 
 async def test_every_page_is_asked_for(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = await boss.agents.create(AgentInput(name="paged"))
-    sessions = [(await boss.sessions.create(made.id)).id for _ in range(5)]
+    created = await boss.agents.create(AgentInput(name="paged"))
+    sessions = [(await boss.sessions.create(created.id)).id for _ in range(5)]
     for module in ("sessions", "records"):
         monkeypatch.setattr(f"capset_server.client.{module}.LARGEST_PAGE", 2)
-    assert [one.id async for one in boss.sessions.all(agent_id=made.id)] == sessions[::-1]
+    assert [session.id async for session in boss.sessions.all(agent_id=created.id)] == sessions[::-1]
     calls = [(await boss.call(sessions[0], "t")).record for _ in range(5)]
-    assert [one["id"] async for one in boss.records.all(session=sessions[0])] == calls[::-1]
+    assert [record["id"] async for record in boss.records.all(session=sessions[0])] == calls[::-1]
 
 
 async def test_a_session_from_its_beginning_to_its_end(boss: Client) -> None:
@@ -106,21 +113,25 @@ async def test_a_session_from_its_beginning_to_its_end(boss: Client) -> None:
     assert (session.agent, session.agent_id, session.principal) == ("foreman", "foreman", "boss")
     assert await boss.sessions.get(session.id) == session
     snapshot = await boss.sessions.snapshot(session.id)
-    assert {one.name for one in snapshot.tools if one.in_play} >= {"echo", "steps"}
+    assert {tool.name for tool in snapshot.tools if tool.in_play} >= {"echo", "steps"}
     await boss.sessions.delete(session.id)
-    for asked in (boss.sessions.get(session.id), boss.sessions.delete(session.id), boss.sessions.snapshot(session.id)):
+    for request in (
+        boss.sessions.get(session.id),
+        boss.sessions.delete(session.id),
+        boss.sessions.snapshot(session.id),
+    ):
         with pytest.raises(NotFound, match="there is no session"):
-            await asked
+            await request
 
 
 async def test_records_by_what_they_say(boss: Client, session: str) -> None:
     record = (await boss.call(session, "echo", {"text": "hi"}, correlation="mine-1")).record
     await boss.call(session, "ecko", correlation="mine-1")
-    (found,) = (await boss.records.list(id=record)).items
-    assert (found["tool"], found["outcome"], found["principal"]) == ("echo", "succeeded", "boss")
+    (stored,) = (await boss.records.list(id=record)).items
+    assert (stored["tool"], stored["outcome"], stored["principal"]) == ("echo", "succeeded", "boss")
     both = (await boss.records.list(session=session, principal="boss", correlation="mine-1")).items
-    assert [one["outcome"] for one in both] == ["not_found", "succeeded"]
-    assert [one["tool"] async for one in boss.records.all(session=session, outcome="not_found")] == ["ecko"]
+    assert [row["outcome"] for row in both] == ["not_found", "succeeded"]
+    assert [row["tool"] async for row in boss.records.all(session=session, outcome="not_found")] == ["ecko"]
     assert (await boss.records.list(session=session, tool="steps")).items == []
     wrong: dict[str, Any] = {"principle": "boss"}
     with pytest.raises(TypeError, match=r"\.list\(\) got an .* 'principle'\. Did you mean 'principal'\?"):

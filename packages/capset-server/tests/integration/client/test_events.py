@@ -18,10 +18,10 @@ END = f"event: result\ndata: {json.dumps(RESULT)}\n\n"
 
 async def read(*parts: bytes) -> list[MessageShape]:
     """Return the events of a stream that came in these parts, after which its result must be there."""
-    async with stranger(*parts) as server, Client(server.url) as client, client.stream("s", "t") as found:
-        messages = [one async for one in found]
-        assert found.result.data == "done"
-        assert [one async for one in found] == []
+    async with stranger(*parts) as server, Client(server.url) as client, client.stream("s", "t") as stream:
+        messages = [message async for message in stream]
+        assert stream.result.data == "done"
+        assert [message async for message in stream] == []
         return messages
 
 
@@ -32,7 +32,7 @@ def event(text: str, **more: object) -> str:
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 async def test_every_end_of_line(end: str) -> None:
     text = f"data: {event('a')}\n\n: beat\n\n{END}".replace("\n", end)
-    assert [one.data for one in await read(events(text.encode()))] == ["a"]
+    assert [message.data for message in await read(events(text.encode()))] == ["a"]
 
 
 async def test_a_connection_that_breaks_after_the_result() -> None:
@@ -42,13 +42,13 @@ async def test_a_connection_that_breaks_after_the_result() -> None:
 
 
 async def test_every_cut() -> None:
-    told = "日本 \u2028 é"
-    text = f"data: {event(told)}\r\n\r\n:\r\n\r\n{END}".encode()
-    whole = await read(events(text))
-    assert [one.data for one in whole] == [told]
+    payload = "日本 \u2028 é"
+    text = f"data: {event(payload)}\r\n\r\n:\r\n\r\n{END}".encode()
+    expected = await read(events(text))
+    assert [message.data for message in expected] == [payload]
     for size in (1, 7):
         cut = [text[start : start + size] for start in range(0, len(text), size)]
-        assert await read(events(b""), *cut) == whole
+        assert await read(events(b""), *cut) == expected
 
 
 async def test_fields_that_are_not_needed_and_events_that_nobody_knows() -> None:
@@ -58,7 +58,7 @@ async def test_fields_that_are_not_needed_and_events_that_nobody_knows() -> None
         "event: message", f"data:{event('a', new=1)}", "id", "",
         "data: {", 'data: "kind": "event",', 'data: "type": "told", "data": "b"}', "",
     ]  # fmt: skip
-    assert [one.data for one in await read(events(("\n".join(lines) + "\n" + END).encode()))] == ["a", "b"]
+    assert [message.data for message in await read(events(("\n".join(lines) + "\n" + END).encode()))] == ["a", "b"]
 
 
 async def test_data_that_is_no_message() -> None:
@@ -69,16 +69,16 @@ async def test_data_that_is_no_message() -> None:
         await read(events(b"event: result\ndata: {}\n\n"))
 
 
-@pytest.mark.parametrize("said", ["data: " + "x" * 2_000, ("data: " + "x" * 100 + "\n") * 20])
-async def test_an_event_without_end_is_given_up(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("stream_text", ["data: " + "x" * 2_000, ("data: " + "x" * 100 + "\n") * 20])
+async def test_an_event_without_end_is_given_up(stream_text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LARGEST", 1_000)
     with pytest.raises(ForeignAnswer, match="1000 byte limit"):
-        await read(events(said.encode()))
+        await read(events(stream_text.encode()))
 
 
 async def test_a_stream_that_falls_silent_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("capset_server.client.connection.SILENCE", 0.05)
     async with stranger(events(b": hello\n\n"), stays=True) as server, Client(server.url) as client:
         with pytest.raises(Unreachable, match="broke: ReadTimeout"):
-            async with client.stream("s", "t") as found:
-                _ = [one async for one in found]
+            async with client.stream("s", "t") as stream:
+                _ = [message async for message in stream]

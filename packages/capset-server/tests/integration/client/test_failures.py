@@ -12,7 +12,7 @@ from capset.wire.calls import CallShape
 from capset.wire.errors import Problem, error_shape, problem_of
 from capset_server.client import data_of, error_of
 
-TREE = [one for one in vars(errors).values() if inspect.isclass(one) and issubclass(one, CapsetError)]
+TREE = [member for member in vars(errors).values() if inspect.isclass(member) and issubclass(member, CapsetError)]
 
 
 @pytest.mark.parametrize("kind", TREE)
@@ -20,38 +20,43 @@ def test_every_error_comes_back_as_it_was(kind: type[CapsetError]) -> None:
     error = kind("no such thing", fields=[Field("a.b", "an integer", "a.c"), Field("d", "text")])
     problem = Problem.model_validate_json(problem_of(error, "c-1").model_dump_json())
     error.correlation = "c-1"
-    for said in (problem, error_shape(error)):
-        again = error_of(said)
-        assert type(again) is kind
-        assert vars(again) == {**vars(error), "code": kind.code, "status": kind.status, "retryable": kind.retryable}
-        assert str(again) == "no such thing"
+    for shape in (problem, error_shape(error)):
+        rebuilt = error_of(shape)
+        assert type(rebuilt) is kind
+        assert vars(rebuilt) == {**vars(error), "code": kind.code, "status": kind.status, "retryable": kind.retryable}
+        assert str(rebuilt) == "no such thing"
 
 
 @pytest.mark.spec("G24")
 def test_when_to_come_back_and_what_to_have_approved_come_back_too() -> None:
     limited = LimitExceeded("too often", retry_after=1.25)
-    asked = ApprovalRequired("somebody has to approve it", approval="a-1")
-    for said in (error_shape(limited), Problem.model_validate_json(problem_of(limited, "c").model_dump_json())):
-        again = error_of(said)
-        assert isinstance(again, LimitExceeded)
-        assert again.retry_after == 1.25
-    for said in (error_shape(asked), problem_of(asked, "c")):
-        again = error_of(said)
-        assert isinstance(again, ApprovalRequired)
-        assert again.approval == "a-1"
+    approval_error = ApprovalRequired("somebody has to approve it", approval="a-1")
+    for shape in (error_shape(limited), Problem.model_validate_json(problem_of(limited, "c").model_dump_json())):
+        rebuilt = error_of(shape)
+        assert isinstance(rebuilt, LimitExceeded)
+        assert rebuilt.retry_after == 1.25
+    for shape in (error_shape(approval_error), problem_of(approval_error, "c")):
+        rebuilt = error_of(shape)
+        assert isinstance(rebuilt, ApprovalRequired)
+        assert rebuilt.approval == "a-1"
 
 
 def test_what_is_said_of_one_error_counts_more_than_its_class() -> None:
     shape = error_shape(errors.NotFound("gone"))
-    again = error_of(shape.model_copy(update={"status": 410, "retryable": True}))
-    assert (type(again), again.status, again.retryable) == (errors.NotFound, 410, True)
+    rebuilt = error_of(shape.model_copy(update={"status": 410, "retryable": True}))
+    assert (type(rebuilt), rebuilt.status, rebuilt.retryable) == (errors.NotFound, 410, True)
     assert (errors.NotFound.status, errors.NotFound.retryable) == (404, False)
 
 
 def test_a_code_that_nobody_knows_is_a_general_error() -> None:
-    again = error_of(error_shape(ToolError("come back later", code="too_fast", status=429)))
-    assert type(again) is CapsetError
-    assert (again.code, again.status, again.message, again.refusal) == ("too_fast", 429, "come back later", False)
+    rebuilt = error_of(error_shape(ToolError("come back later", code="too_fast", status=429)))
+    assert type(rebuilt) is CapsetError
+    assert (rebuilt.code, rebuilt.status, rebuilt.message, rebuilt.refusal) == (
+        "too_fast",
+        429,
+        "come back later",
+        False,
+    )
 
 
 def test_the_data_of_a_call_or_its_error() -> None:

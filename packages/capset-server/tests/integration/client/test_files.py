@@ -16,13 +16,13 @@ ODD = [
 
 @pytest.mark.parametrize("path", ODD)
 async def test_a_name_is_kept_whatever_it_is(boss: Client, session: str, path: str) -> None:
-    written = await boss.files.write(session, path, path.encode(), version=0)
-    assert (written.created, written.file.version) == (True, 1)
+    saved = await boss.files.write(session, path, path.encode(), version=0)
+    assert (saved.created, saved.file.version) == (True, 1)
     content = await boss.files.read(session, path)
     assert (content.content, content.version) == (path.encode(), 1)
-    listed = [one.path for one in (await boss.files.folder(session, recursive=True)).items if not one.is_directory]
-    assert listed == [written.file.path]
-    assert written.file.path == "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
+    paths = [entry.path for entry in (await boss.files.folder(session, recursive=True)).items if not entry.is_directory]
+    assert paths == [saved.file.path]
+    assert saved.file.path == "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
     await boss.files.delete(session, path)
     with pytest.raises(FileError, match="there is no file") as caught:
         await boss.files.read(session, path)
@@ -37,14 +37,14 @@ async def test_a_new_line_is_part_of_a_name(boss: Client, session: str, path: st
 
 @pytest.mark.parametrize("path", ["a.txt", "", "/../a", "/a/..", "/a\0", "/\udcff", "/" + "x" * 1024, "/x" * 65])
 async def test_a_path_that_cannot_be_is_not_asked_for(boss: Client, session: str, path: str) -> None:
-    for asked in (
+    for request in (
         boss.files.read(session, path),
         boss.files.folder(session, path),
         boss.files.write(session, path, b""),
         boss.files.delete(session, path),
     ):
         with pytest.raises(FileError):
-            await asked
+            await request
 
 
 async def test_every_byte_is_kept(boss: Client, session: str) -> None:
@@ -73,9 +73,9 @@ async def test_folders(boss: Client, session: str) -> None:
     assert (await boss.files.folder(session)).items == []
     for path in ("/b/c/d", "/b/a", "/e"):
         await boss.files.write(session, path, b"x")
-    assert [one.path for one in (await boss.files.folder(session)).items] == ["/b", "/e"]
+    assert [entry.path for entry in (await boss.files.folder(session)).items] == ["/b", "/e"]
     below = await boss.files.folder(session, "/b/", recursive=True)
-    assert (below.path, [one.path for one in below.items]) == ("/b", ["/b/a", "/b/c", "/b/c/d"])
+    assert (below.path, [entry.path for entry in below.items]) == ("/b", ["/b/a", "/b/c", "/b/c/d"])
     with pytest.raises(FileError, match="'/b' is a folder"):
         await boss.files.read(session, "/b")
     with pytest.raises(FileError, match="'/e' is not a folder"):
@@ -94,6 +94,6 @@ async def test_whose_they_are(served: Served, boss: Client, session: str) -> Non
     async with Client(served.url, key=served.ada) as ada:
         with pytest.raises(NotFound, match="there is no session"):
             await ada.files.read(session, "/a")
-        own = await ada.sessions.create("foreman")
+        own_session = await ada.sessions.create("foreman")
         with pytest.raises(PermissionDenied, match="lacks the permission session_files:write"):
-            await ada.files.write(own.id, "/a", b"x")
+            await ada.files.write(own_session.id, "/a", b"x")

@@ -14,18 +14,18 @@ from tests.helpers.server.support import ALL_SCOPES
 
 @pytest.mark.spec("N27", "N30")
 async def test_people_and_deliveries() -> None:
-    async with receiver(answer(410), answer(204)) as there, paying(there.hook()) as (here, http, session):
+    async with receiver(answer(410), answer(204)) as endpoint, paying(endpoint.hook()) as (server, http, session):
         request = await asked(http, session)
-        await settled(here, "ops", request, "failed")
-        key = await here.key("root", scopes=(*ALL_SCOPES, "capset:admin"), permissions=("deploy:run",))
-        async with Client(here.url, key=key) as client, Client(here.url, key=here.keys["ada"]) as ada:
-            (row,) = [one async for one in client.deliveries.all(approval=request)]
+        await settled(server, "ops", request, "failed")
+        key = await server.key("root", scopes=(*ALL_SCOPES, "capset:admin"), permissions=("deploy:run",))
+        async with Client(server.url, key=key) as client, Client(server.url, key=server.keys["ada"]) as ada:
+            (row,) = [delivery async for delivery in client.deliveries.all(approval=request)]
             assert (row.channel, row.event, row.state) == ("ops", "approval.requested", "failed")
             assert await ada.deliveries.get(row.id) == row, "an auditor reads"
             with pytest.raises(PermissionDenied):
                 await ada.deliveries.retry(row.id)
             assert (await client.deliveries.retry(row.id)).state == "queued"
-            await settled(here, "ops", request)
+            await settled(server, "ops", request)
             with pytest.raises(Conflict):
                 await client.deliveries.retry(row.id)
             assert (await client.deliveries.list(state="failed", channel="ops")).items == []
@@ -40,7 +40,7 @@ async def test_people_and_deliveries() -> None:
             )
             with pytest.raises(Conflict):
                 await client.people.add("T1", "U1", "eve")
-            assert [one async for one in client.people.all()] == [bea]
+            assert [person async for person in client.people.all()] == [bea]
             assert (await client.people.list(limit=1)).items == [bea]
             await client.people.remove(bea.id)
             with pytest.raises(NotFound):

@@ -24,12 +24,12 @@ async def test_runs_are_queued_found_and_cancelled(boss: Client, session: str) -
 
 @pytest.mark.spec("D10")
 async def test_all_runs_are_read_page_by_page(boss: Client, session: str) -> None:
-    made = [await boss.runs.call(session, "echo", {"text": str(number)}, queue="paged") for number in range(3)]
+    runs = [await boss.runs.call(session, "echo", {"text": str(number)}, queue="paged") for number in range(3)]
     first = await boss.runs.list(queue="paged", limit=2)
     rest = await boss.runs.list(queue="paged", limit=2, cursor=first.next)
-    assert [*first.items, *rest.items] == made[::-1]
+    assert [*first.items, *rest.items] == runs[::-1]
     assert rest.next is None
-    assert [run async for run in boss.runs.all(queue="paged", state="queued")] == made[::-1]
+    assert [run async for run in boss.runs.all(queue="paged", state="queued")] == runs[::-1]
 
 
 @pytest.mark.spec("D10")
@@ -43,9 +43,9 @@ async def test_a_turn_of_an_agent_makes_its_session(boss: Client) -> None:
 async def test_runs_of_others_are_not_found(served: Served, boss: Client, session: str) -> None:
     run = await boss.runs.create("hi", session=session)
     async with Client(served.url, key=served.ada) as ada:
-        for asked in (ada.runs.get, ada.runs.cancel):
+        for method in (ada.runs.get, ada.runs.cancel):
             with pytest.raises(NotFound):
-                await asked(run.id)
+                await method(run.id)
         assert (await ada.runs.list()).items == []
 
 
@@ -62,7 +62,7 @@ async def test_schedules_are_made_paused_and_deleted(boss: Client, session: str)
     turn = await boss.schedules.create("0 9 * * 1-5", "hi", session=session, timezone="Europe/Berlin", queue="mail")
     assert (turn.kind, turn.queue, turn.session, turn.timezone) == ("turn", "mail", session, "Europe/Berlin")
     call = await boss.schedules.call("*/5 * * * *", session, "echo", {"text": "hi"})
-    assert [one async for one in boss.schedules.all()][:2] == [call, turn]
+    assert [schedule async for schedule in boss.schedules.all()][:2] == [call, turn]
     assert (await boss.schedules.list(limit=1)).items == [call]
     assert (await boss.schedules.pause(call.id)).next_at is None
     assert (await boss.schedules.resume(call.id)).next_at is not None
@@ -78,5 +78,5 @@ async def test_what_is_sent_again_under_its_key_is_made_once(boss: Client, sessi
     runs = [await boss.runs.create("hi", session=session, idempotency_key="r-1") for _ in range(2)]
     calls = [await boss.runs.call(session, "echo", {"text": "hi"}, idempotency_key="r-2") for _ in range(2)]
     turns = [await boss.schedules.create("0 9 * * *", "hi", session=session, idempotency_key="s-1") for _ in range(2)]
-    again = [await boss.schedules.call("0 9 * * *", session, "echo", idempotency_key="s-2") for _ in range(2)]
-    assert [len({one.id for one in made}) for made in (runs, calls, turns, again)] == [1, 1, 1, 1]
+    scheduled_calls = [await boss.schedules.call("0 9 * * *", session, "echo", idempotency_key="s-2") for _ in range(2)]
+    assert [len({row.id for row in rows}) for rows in (runs, calls, turns, scheduled_calls)] == [1, 1, 1, 1]

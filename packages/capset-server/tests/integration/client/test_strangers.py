@@ -23,9 +23,9 @@ MOVED = ["301 Moved Permanently", "302 Found", "307 Temporary Redirect", "308 Pe
 async def test_nobody_listens() -> None:
     url = closed_port()
     async with Client(url) as client:
-        for asked in (client.health(), client.call("s", "t")):
+        for request in (client.health(), client.call("s", "t")):
             with pytest.raises(Unreachable, match=f"cannot reach {url}: ") as caught:
-                await asked
+                await request
             assert caught.value.retryable, "it was never sent"
 
 
@@ -35,9 +35,9 @@ async def test_a_name_that_nobody_has() -> None:
             await client.health()
 
 
-@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"])
-async def test_a_connection_that_breaks_may_have_done_its_work(said: bytes) -> None:
-    async with stranger(said) as server, Client(server.url) as client:
+@pytest.mark.parametrize("reply", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"])
+async def test_a_connection_that_breaks_may_have_done_its_work(reply: bytes) -> None:
+    async with stranger(reply) as server, Client(server.url) as client:
         with pytest.raises(Unreachable, match=r"the connection to http://.* broke: ") as caught:
             await client.call("s", "t")
         assert not caught.value.retryable
@@ -57,7 +57,7 @@ async def test_a_server_that_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("reply", "message"),
     [
         (answer("200 OK", "text/html", HTML), "answered what is no HealthShape: is it capset"),
         (answer("200 OK", "application/json", b'{"other": 1}'), "answered what is no HealthShape"),
@@ -68,9 +68,9 @@ async def test_a_server_that_says_nothing() -> None:
         (answer("200 OK", "application/json", b"zip", "Content-Encoding: gzip"), "answered what cannot be read"),
     ],
 )
-async def test_what_is_not_capset_is_named(said: bytes, told: str) -> None:
-    async with stranger(said) as server, Client(server.url) as client:
-        with pytest.raises(ForeignAnswer, match=f"^{server.url} {told}"):
+async def test_what_is_not_capset_is_named(reply: bytes, message: str) -> None:
+    async with stranger(reply) as server, Client(server.url) as client:
+        with pytest.raises(ForeignAnswer, match=f"^{server.url} {message}"):
             await client.health()
 
 
@@ -85,9 +85,9 @@ async def test_no_redirect_is_followed(status: str) -> None:
     async with stranger(answer("200 OK", "application/json", b"{}")) as elsewhere:
         moved = answer(status, "text/plain", b"", f"Location: {elsewhere.url}/v1/agents")
         async with stranger(moved) as server, Client(server.url, key="capset_k") as client:
-            for asked in (client.health(), client.agents.create(AgentInput(name="a")), client.call("s", "t")):
+            for request in (client.health(), client.agents.create(AgentInput(name="a")), client.call("s", "t")):
                 with pytest.raises(ForeignAnswer, match=f"redirects to '{elsewhere.url}/v1/agents'"):
-                    await asked
+                    await request
             with pytest.raises(ForeignAnswer, match="redirects to"):
                 async with client.stream("s", "t"):
                     pass
@@ -101,8 +101,8 @@ async def test_a_deletion_that_is_not_told_as_capset_does_did_not_happen() -> No
 
 
 async def test_a_problem_of_a_newer_server_is_understood() -> None:
-    said = answer("429 Too Many Requests", "application/problem+json; charset=utf-8", PROBLEM)
-    async with stranger(said) as server, Client(server.url) as client:
+    reply = answer("429 Too Many Requests", "application/problem+json; charset=utf-8", PROBLEM)
+    async with stranger(reply) as server, Client(server.url) as client:
         with pytest.raises(CapsetError, match="Later") as caught:
             await client.health()
     error = caught.value
@@ -114,8 +114,8 @@ async def test_a_problem_of_a_newer_server_is_understood() -> None:
 async def test_a_refused_call_of_a_newer_and_of_an_older_server_is_a_call(media_type: str) -> None:
     body = json.loads(PROBLEM) if media_type == "application/problem+json" else {}
     body |= {"success": False, "error": ERROR, "refused": True, "record": "r", "session": "s", "runtime_hash": "h"}
-    said = answer("429 Too Many Requests", media_type, json.dumps(body | {"prompt_hash": "p"}).encode())
-    async with stranger(said) as server, Client(server.url) as client:
+    reply = answer("429 Too Many Requests", media_type, json.dumps(body | {"prompt_hash": "p"}).encode())
+    async with stranger(reply) as server, Client(server.url) as client:
         shape = await client.call("s", "t")
     assert (shape.success, shape.refused, shape.record) == (False, True, "r")
     with pytest.raises(CapsetError, match="Later") as caught:
@@ -124,8 +124,8 @@ async def test_a_refused_call_of_a_newer_and_of_an_older_server_is_a_call(media_
 
 
 async def test_a_problem_that_no_call_came_of_is_raised() -> None:
-    said = answer("429 Too Many Requests", "application/problem+json", PROBLEM)
-    async with stranger(said) as server, Client(server.url) as client:
+    reply = answer("429 Too Many Requests", "application/problem+json", PROBLEM)
+    async with stranger(reply) as server, Client(server.url) as client:
         with pytest.raises(CapsetError, match="Later") as caught:
             await client.call("s", "t")
     assert caught.value.code == "rate_limited"
@@ -133,8 +133,8 @@ async def test_a_problem_that_no_call_came_of_is_raised() -> None:
 
 async def test_a_file_without_a_version_is_not_capsets() -> None:
     for tag in ("", 'ETag: "abc"', 'ETag: "²"'.encode().decode("latin-1")):
-        said = answer("200 OK", "application/octet-stream", b"x", *([tag] if tag else []))
-        async with stranger(said) as server, Client(server.url) as client:
+        reply = answer("200 OK", "application/octet-stream", b"x", *([tag] if tag else []))
+        async with stranger(reply) as server, Client(server.url) as client:
             with pytest.raises(ForeignAnswer, match="no version"):
                 await client.files.read("s", "/a")
 
@@ -143,24 +143,24 @@ async def test_a_list_that_goes_in_circles_ends() -> None:
     page = answer("200 OK", "application/json", b'{"items": [], "next": "a"}')
     async with stranger(page) as server, Client(server.url) as client:
         with pytest.raises(ForeignAnswer, match="one page of a list twice"):
-            _ = [one async for one in client.sessions.all()]
+            _ = [session async for session in client.sessions.all()]
     assert len(server.heads) == 2
 
 
 async def test_a_stream_that_is_none() -> None:
-    for said in (answer("200 OK", "application/json", b"{}"), answer("200 OK", "text/html", HTML)):
-        async with stranger(said) as server, Client(server.url) as client:
+    for reply in (answer("200 OK", "application/json", b"{}"), answer("200 OK", "text/html", HTML)):
+        async with stranger(reply) as server, Client(server.url) as client:
             with pytest.raises(ForeignAnswer, match="no stream of events"):
                 async with client.stream("s", "t"):
                     pass
 
 
 async def test_a_stream_that_ends_before_its_result() -> None:
-    for said in (events(b""), events(b'data: {"kind": "event", "type": "x"}\n\nevent: result\ndata: {}')):
-        async with stranger(said) as server, Client(server.url) as client:
-            async with client.stream("s", "t") as found:
+    for reply in (events(b""), events(b'data: {"kind": "event", "type": "x"}\n\nevent: result\ndata: {}')):
+        async with stranger(reply) as server, Client(server.url) as client:
+            async with client.stream("s", "t") as stream:
                 with pytest.raises(Unreachable, match="ended before the call's result") as caught:
-                    _ = [one async for one in found]
+                    _ = [event async for event in stream]
                 with pytest.raises(RuntimeError, match="has not ended"):
-                    _ = found.result
+                    _ = stream.result
             assert not caught.value.retryable

@@ -22,15 +22,15 @@ async def parrot() -> Parrot:
 @pytest.fixture
 async def aviary(parrot: Parrot) -> AsyncGenerator[Site]:
     """Give a server whose agents are run by a parrot."""
-    async with site(generator=parrot) as found:
-        yield found
+    async with site(generator=parrot) as server:
+        yield server
 
 
 @pytest.fixture
 async def client(aviary: Site) -> AsyncGenerator[Client]:
     """Give ``ada``'s client."""
-    async with Client(aviary.url, key=aviary.keys["ada"]) as found:
-        yield found
+    async with Client(aviary.url, key=aviary.keys["ada"]) as ada:
+        yield ada
 
 
 async def a_session(aviary: Site) -> str:
@@ -54,7 +54,7 @@ async def test_a_turn_and_its_events(aviary: Site, parrot: Parrot, client: Clien
     assert isinstance(ended, EventShape)
     assert (ended.seq, ended.type, ended.data) == (2, "turn.ended", {"output": "hi"})
     async with client.sessions.events(session, after=1, follow=False) as events:
-        assert [one async for one in events] == [ended]
+        assert [event async for event in events] == [ended]
 
 
 @pytest.mark.spec("P10")
@@ -74,16 +74,18 @@ async def test_what_is_refused_is_raised(aviary: Site, client: Client) -> None:
 @pytest.mark.spec("P5", "P8", "P11")
 async def test_a_session_is_made_for_something_shows_its_state_and_moves(aviary: Site, client: Client) -> None:
     session = await a_session(aviary)
-    kept = await client.sessions.get(session)
-    assert kept.agent_id is not None
-    made = await client.sessions.create(kept.agent_id, invocation={"tenant": "acme"}, context={"ticket": 7})
-    assert made.context == {"ticket": 7}
-    assert made.invocation_hash is not None
-    assert (await client.sessions.state(made.id)).plain() == {}
-    await client.agents.change(kept.agent_id, {"description": "changed"})
+    stored_session = await client.sessions.get(session)
+    assert stored_session.agent_id is not None
+    created = await client.sessions.create(
+        stored_session.agent_id, invocation={"tenant": "acme"}, context={"ticket": 7}
+    )
+    assert created.context == {"ticket": 7}
+    assert created.invocation_hash is not None
+    assert (await client.sessions.state(created.id)).plain() == {}
+    await client.agents.change(stored_session.agent_id, {"description": "changed"})
     with pytest.raises(Outdated):
-        await client.sessions.move(made.id, 2, version=2)
-    assert (await client.sessions.move(made.id)).agent_version == 2
+        await client.sessions.move(created.id, 2, version=2)
+    assert (await client.sessions.move(created.id)).agent_version == 2
 
 
 @pytest.mark.spec("P10")
@@ -97,19 +99,19 @@ async def test_events_begin_with_the_newest(aviary: Site, client: Client) -> Non
                     break
     for newest, expected in ((0, []), (1, [4]), (3, [2, 3, 4]), (100, [1, 2, 3, 4])):
         async with client.sessions.events(session, newest=newest, follow=False) as events:
-            assert [one.seq async for one in events if isinstance(one, EventShape)] == expected
+            assert [message.seq async for message in events if isinstance(message, EventShape)] == expected
 
 
 @pytest.mark.spec("P9")
 async def test_the_tools_in_play_are_listed_with_their_schemas(aviary: Site, client: Client) -> None:
     session = await a_session(aviary)
-    in_play = sorted(one.name for one in (await client.sessions.snapshot(session)).tools if one.in_play)
-    found = await client.sessions.tools(session)
-    assert ([one.name for one in found.items], found.next) == (in_play, None)
+    in_play = sorted(tool.name for tool in (await client.sessions.snapshot(session)).tools if tool.in_play)
+    page = await client.sessions.tools(session)
+    assert ([tool.name for tool in page.items], page.next) == (in_play, None)
     assert "unlock" not in in_play
     first = await client.sessions.tools(session, limit=2)
     rest = await client.sessions.tools(session, cursor=first.next)
-    assert [one.name for one in (*first.items, *rest.items)] == in_play
+    assert [tool.name for tool in (*first.items, *rest.items)] == in_play
     (echo,) = (await client.sessions.tools(session, name="echo")).items
     assert echo.schema_["properties"]["text"]["default"] == "hello"
     assert (await client.sessions.tools(session, name="unlock")).items == []

@@ -63,14 +63,14 @@ async def leave_and_come_back(page: Page, key: str) -> None:
     assert key not in await content_of(page)
 
 
-async def administer(here: Site, browser: Browser) -> None:
+async def administer(server: Site, browser: Browser) -> None:
     """Make a key, sign in with it elsewhere, revoke it, and see that sign-in end."""
-    await here.key("boss", scopes=ADMIN)
-    async with signed_in(browser, here, "boss", permissions=["clipboard-read", "clipboard-write"]) as page:
+    await server.key("boss", scopes=ADMIN)
+    async with signed_in(browser, server, "boss", permissions=["clipboard-read", "clipboard-write"]) as page:
         key = await make_key(page)
         await leave_and_come_back(page, key)
-        assert [one.name for one in await here.kernel.store.keys.list()].count("ci") == 1
-        async with visiting(browser, here.url) as second:
+        assert [row.name for row in await server.kernel.store.keys.list()].count("ci") == 1
+        async with visiting(browser, server.url) as second:
             await sign_in(second, key, "/account")
             await expect(second.get_by_text("session_files:read")).to_be_visible()
             await hold_page(second)
@@ -90,27 +90,27 @@ async def administer(here: Site, browser: Browser) -> None:
 
 
 async def test_a_key_is_made_used_and_revoked(store: str, browser: Browser) -> None:
-    async with site(store=store) as here:
-        await administer(here, browser)
+    async with site(store=store) as server:
+        await administer(server, browser)
 
 
 async def test_somebody_revokes_the_key_that_they_signed_in_with(store: str, browser: Browser) -> None:
-    async with site(store=store) as here:
-        async with signed_in(browser, here, "ada") as page:
+    async with site(store=store) as server:
+        async with signed_in(browser, server, "ada") as page:
             await page.get_by_text("user:ada").first.click()
             await page.get_by_role("link", name="Your account").click()
             page.once("dialog", lambda dialog: dialog.accept())
             await page.get_by_role("button", name="Revoke this key").click()
             await expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
-        (row,) = await here.kernel.store.keys.list()
+        (row,) = await server.kernel.store.keys.list()
         assert row.revoked_at
 
 
 async def test_the_pages_have_no_fault_with_text_of_others(store: str, browser: Browser) -> None:
-    async with site(store=store) as here:
-        await here.key("operator", org=None, scopes=ADMIN)
-        await here.key(EVIL, org=EVIL, principal=EVIL, scopes=["capset:read"], attributes={"tier": EVIL + "\u202e"})
-        async with signed_in(browser, here, "operator", "/organisations") as page:
+    async with site(store=store) as server:
+        await server.key("operator", org=None, scopes=ADMIN)
+        await server.key(EVIL, org=EVIL, principal=EVIL, scopes=["capset:read"], attributes={"tier": EVIL + "\u202e"})
+        async with signed_in(browser, server, "operator", "/organisations") as page:
             await hold_page(page)
             await page.get_by_role("row", name=EVIL).get_by_role("link", name="principals").click()
             await hold_page(page)

@@ -32,11 +32,11 @@ evil = Capability("evil", title=HOSTILE, description=HOSTILE, instructions=HOSTI
 @pytest.fixture(scope="module")
 async def shop() -> AsyncGenerator[Site]:
     """Give a server; ``boss`` of ``acme`` may do everything, ``reader`` only read, and ``spy`` is of another org."""
-    async with site(loud, vault, evil) as found:
-        await found.key("boss", scopes=["capset:admin"])
-        await found.key("reader", scopes=["capset:read"])
-        await found.key("spy", org="other", scopes=["capset:admin"])
-        yield found
+    async with site(loud, vault, evil) as server:
+        await server.key("boss", scopes=["capset:admin"])
+        await server.key("reader", scopes=["capset:read"])
+        await server.key("spy", org="other", scopes=["capset:admin"])
+        yield server
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ async def test_an_agent_is_made_without_script(shop: Site, ada: Visitor) -> None
 
 @pytest.mark.spec("N10")
 async def test_an_editor_that_is_saved_untouched_changes_nothing(shop: Site, boss: Visitor) -> None:
-    given: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "description": " ",
         "system_prompt": f"\n{HOSTILE}\r\nx\ry",
         "instructions": ["one\r\ntwo", HOSTILE],
@@ -107,7 +107,7 @@ async def test_an_editor_that_is_saved_untouched_changes_nothing(shop: Site, bos
         "tags": [HOSTILE[:60], "x,y"],
     }
     async with shop.client("boss") as client:
-        agent = await make_agent(client, "evil", "kit", **given)
+        agent = await make_agent(client, "evil", "kit", **fields)
     page = await boss.get(f"/agents/{agent['id']}/edit")
     page = await boss.send(f"/agents/{agent['id']}/edit", {**form_in(page), "do": "save"})
     assert "Saved as version 1." in page.text, "nothing was written, so it has the same version"
@@ -161,22 +161,26 @@ async def test_another_who_saves_first_is_named_and_one_decides(shop: Site, ada:
     assert page.status_code == 412
     for part in ("Somebody else has saved version 2", "user:boss", "Theirs.", "their:model"):
         assert part in page.text
-    kept = form_in(page)
-    assert (kept["agent/system_prompt"], kept["agent/description"], kept["version"]) == (["Mine."], ["Old."], ["1"])
+    returned_form = form_in(page)
+    assert (returned_form["agent/system_prompt"], returned_form["agent/description"], returned_form["version"]) == (
+        ["Mine."],
+        ["Old."],
+        ["1"],
+    )
     assert (await stored(shop, agent["id"]))["version"] == 2
     # Theirs where I changed nothing.
-    merged = await ada.send(path, {**kept, "do": "merge:2"})
+    merged = await ada.send(path, {**returned_form, "do": "merge:2"})
     form = form_in(merged)
     assert "Taken from version 2: description, model." in merged.text
     assert (form["agent/system_prompt"], form["agent/description"], form["version"]) == (["Mine."], ["Theirs."], ["2"])
     # Mine, over theirs.
-    page = await ada.send(path, {**kept, "do": "overwrite:2"})
+    page = await ada.send(path, {**returned_form, "do": "overwrite:2"})
     assert "Saved as version 3." in page.text
     now = await stored(shop, agent["id"])
     assert (now["system_prompt"], now["description"], now["model"]) == ("Mine.", "Old.", None)
     # Over what one has seen, and nothing newer.
-    again = await ada.send(path, {**kept, "do": "overwrite:2"})
-    assert "Somebody else has saved version 3" in again.text
+    repeated = await ada.send(path, {**returned_form, "do": "overwrite:2"})
+    assert "Somebody else has saved version 3" in repeated.text
     assert (await stored(shop, agent["id"]))["version"] == 3
 
 
@@ -232,11 +236,11 @@ async def test_an_exported_file_makes_the_same_agent(shop: Site, ada: Visitor, t
     for ending, read in (("yaml", yaml.safe_load), ("json", json.loads)):
         answer = await ada.get(f"/agents/{agent['id']}/file/{ending}")
         assert answer.headers["content-disposition"] == f'attachment; filename="helper.{ending}"'
-        found = read(answer.text)
-        assert "tags" not in found, "agent files do not have them"
-        composed = shop.kernel.compose(build_agent(found, shop.registry, "file"))
+        exported = read(answer.text)
+        assert "tags" not in exported, "agent files do not have them"
+        composed = shop.kernel.compose(build_agent(exported, shop.registry, "file"))
         assert composed.static_hash == agent["static_hash"]
-        assert found["static_context"] == {"a": "no", "b": 1.5}
+        assert exported["static_context"] == {"a": "no", "b": 1.5}
     assert (await ada.get("/agents/foreman/file/yaml")).status_code == 404
     assert (await ada.get(f"/agents/{agent['id']}/file/exe")).status_code == 404
 
@@ -267,9 +271,9 @@ async def test_hostile_text_is_text_everywhere(shop: Site, boss: Visitor) -> Non
         assert page.status_code == 200
         for part in ("<script>alert", "<img", "8641969", "</textarea><script"):
             assert part not in page.text, (path, part)
-    shown = (await boss.get(base)).text
-    assert "\u202e" not in shown, "what turns text around is spelled out"
-    assert "\\u{202e}" in shown
+    rendered = (await boss.get(base)).text
+    assert "\u202e" not in rendered, "what turns text around is spelled out"
+    assert "\\u{202e}" in rendered
 
 
 @pytest.mark.spec("N3")

@@ -33,16 +33,16 @@ evil = Capability("evil", title=HOSTILE, description=HOSTILE, instructions=HOSTI
 @asynccontextmanager
 async def serve(store: str) -> AsyncGenerator[Site]:
     """Serve with a store; ``boss`` is an administrator, ``ada`` is none."""
-    async with site(loud, quiet, evil, store=store) as found:
-        await found.key("boss", scopes=["capset:admin"])
-        yield found
+    async with site(loud, quiet, evil, store=store) as server:
+        await server.key("boss", scopes=["capset:admin"])
+        yield server
 
 
 @pytest.fixture
 async def shop(store: str) -> AsyncGenerator[Site]:
     """Give a server with a database."""
-    async with serve(store) as found:
-        yield found
+    async with serve(store) as server:
+        yield server
 
 
 async def entries(page: Page) -> list[str]:
@@ -109,7 +109,11 @@ async def test_an_agent_is_made_ordered_mended_and_saved(shop: Site, browser: Br
         await expect(page.get_by_role("heading", level=1)).to_have_text("clerk")
         await hold_page(page)
         agent = await stored(shop, page.url.removeprefix(shop.url))
-    assert [one if isinstance(one, str) else one["id"] for one in agent["capabilities"]] == ["quiet", "loud", "kit"]
+    assert [entry if isinstance(entry, str) else entry["id"] for entry in agent["capabilities"]] == [
+        "quiet",
+        "loud",
+        "kit",
+    ]
     assert agent["system_prompt"] == "You are a clerk."
 
 
@@ -171,7 +175,7 @@ async def test_what_is_typed_outlives_every_error(shop: Site, browser: Browser) 
         await page.context.set_offline(False)
         old = await page.locator("body").get_attribute("data-token")
         # The sign-in ends, and another begins in another window.
-        (key,) = [one for one in await shop.kernel.store.keys.list() if one.name == "leaver"]
+        (key,) = [row for row in await shop.kernel.store.keys.list() if row.name == "leaver"]
         await revoke_key(shop.kernel, key.id)
         await page.get_by_role("button", name="Make the agent").click()
         await expect(page.locator("#messages")).to_contain_text("Sign in in another window")
@@ -191,10 +195,10 @@ async def test_what_is_typed_outlives_every_error(shop: Site, browser: Browser) 
 @pytest.mark.spec("N10")
 async def test_what_is_typed_while_the_server_answers_stays(shop: Site, browser: Browser) -> None:
     async with signed_in(browser, shop, "ada", "/agents/new") as page:
-        asked, answered = asyncio.Event(), asyncio.Event()
+        arrived, answered = asyncio.Event(), asyncio.Event()
 
         async def wait(route: Route) -> None:
-            asked.set()
+            arrived.set()
             await answered.wait()
             await route.continue_()
 
@@ -202,7 +206,7 @@ async def test_what_is_typed_while_the_server_answers_stays(shop: Site, browser:
         await page.get_by_label("System prompt").fill("One.")
         await page.get_by_label("Add a capability").fill("kit")
         await page.get_by_role("button", name="Add or search").click()
-        await asked.wait()
+        await arrived.wait()
         await page.get_by_label("System prompt").fill("One. And more.")
         await page.get_by_label("Name", exact=True).fill("late")
         answered.set()
@@ -232,13 +236,13 @@ async def test_one_is_asked_before_typed_text_is_left(shop: Site, browser: Brows
     async with signed_in(browser, shop, "ada", "/agents/new") as page:
         await hold_page(page)
         await page.get_by_label("Name", exact=True).press_sequentially("mine")
-        asked: list[str] = []
+        dialogs: list[str] = []
 
         async def stay(dialog: Any) -> None:
-            asked.append(dialog.type)
+            dialogs.append(dialog.type)
             await dialog.dismiss()
 
         page.on("dialog", stay)
         await page.get_by_role("link", name="Leave without saving").click()
         await expect(page.get_by_label("Name", exact=True)).to_have_value("mine")
-        assert asked == ["beforeunload"]
+        assert dialogs == ["beforeunload"]

@@ -27,19 +27,19 @@ async def requested(shop: Site) -> str:
 
 
 def round_of(page: httpx2.Response) -> str:
-    found = re.search(r'name="round" value="([0-9]+)"', page.text)
-    assert found is not None, page.text
-    return found[1]
+    match = re.search(r'name="round" value="([0-9]+)"', page.text)
+    assert match is not None, page.text
+    return match[1]
 
 
 @pytest.mark.spec("N1")
 async def test_a_stranger_is_led_to_the_sign_in_and_back(shop: Site, browser: httpx2.AsyncClient) -> None:
-    asked = await requested(shop)
-    first = await browser.get(f"/approvals/{asked}?a=b")
+    request = await requested(shop)
+    first = await browser.get(f"/approvals/{request}?a=b")
     assert (first.status_code, "Sign in" in first.text, "bob" in first.text) == (200, True, False)
-    assert f'value="/approvals/{asked}?a=b"' in first.text
-    page = await sign_in(browser, shop.keys["boss"], f"/approvals/{asked}")
-    assert (page.status_code, page.url.path) == (200, f"/approvals/{asked}")
+    assert f'value="/approvals/{request}?a=b"' in first.text
+    page = await sign_in(browser, shop.keys["boss"], f"/approvals/{request}")
+    assert (page.status_code, page.url.path) == (200, f"/approvals/{request}")
     assert "bob" in page.text
     assert shop.keys["boss"] not in page.text
     policy = page.headers["content-security-policy"]
@@ -47,22 +47,22 @@ async def test_a_stranger_is_led_to_the_sign_in_and_back(shop: Site, browser: ht
         assert part in policy
     assert "unsafe" not in policy
     assert (page.headers["cache-control"], page.headers["x-frame-options"]) == ("no-store", "DENY")
-    left = await browser.post("/logout")
-    assert left.url.path == "/login"
+    signed_out = await browser.post("/logout")
+    assert signed_out.url.path == "/login"
     assert (await browser.get("/approvals")).url.path == "/login"
 
 
 @pytest.mark.spec("N1", "T46")
-@pytest.mark.parametrize("there", ["//evil.example", "https://evil.example", "/\\evil.example", "/a\r\nb", "x", ""])
-def test_a_sign_in_leads_nowhere_else(there: str) -> None:
-    assert local_path(there) == ""
+@pytest.mark.parametrize("target", ["//evil.example", "https://evil.example", "/\\evil.example", "/a\r\nb", "x", ""])
+def test_a_sign_in_leads_nowhere_else(target: str) -> None:
+    assert local_path(target) == ""
 
 
 @pytest.mark.spec("N1", "T46")
 async def test_a_sign_in_ends_when_its_key_is_revoked(shop: Site, browser: httpx2.AsyncClient) -> None:
     await shop.key("leaver", scopes=["capset:admin"])
     assert (await sign_in(browser, shop.keys["leaver"])).url.path != "/login"
-    (row,) = [one for one in await shop.kernel.store.keys.list() if one.name == "leaver"]
+    (row,) = [key for key in await shop.kernel.store.keys.list() if key.name == "leaver"]
     await revoke_key(shop.kernel, row.id)
     assert (await browser.get("/approvals")).url.path == "/login"
 
@@ -70,23 +70,23 @@ async def test_a_sign_in_ends_when_its_key_is_revoked(shop: Site, browser: httpx
 @pytest.mark.spec("N1")
 async def test_the_cookie_is_for_the_browser_alone(shop: Site) -> None:
     async with shop.client(None) as client:
-        kept = (await sign_in(client, shop.keys["boss"])).headers["set-cookie"]
-    assert kept.startswith(f"{SIGN_IN.cookie}=")
+        cookie = (await sign_in(client, shop.keys["boss"])).headers["set-cookie"]
+    assert cookie.startswith(f"{SIGN_IN.cookie}=")
     for part in ("HttpOnly", "SameSite=Lax", "Path=/", f"Max-Age={SIGN_IN.seconds}"):
-        assert part in kept
+        assert part in cookie
     async with site(till, public_url="https://capset.example") as secure:
         key = await secure.key("boss", scopes=["capset:admin"])
         async with secure.client(None) as client:
-            kept = (await sign_in(client, key)).headers["set-cookie"]
-    assert kept.startswith(f"__Host-{SIGN_IN.cookie}=")
-    assert "Secure" in kept
+            cookie = (await sign_in(client, key)).headers["set-cookie"]
+    assert cookie.startswith(f"__Host-{SIGN_IN.cookie}=")
+    assert "Secure" in cookie
 
 
 @pytest.mark.spec("N2", "T46")
 async def test_a_form_counts_only_from_a_page_of_the_sign_in(shop: Site, browser: httpx2.AsyncClient) -> None:
-    asked = await requested(shop)
-    page = await sign_in(browser, shop.keys["boss"], f"/approvals/{asked}")
-    path, token = f"/approvals/{asked}/approve", token_of(page)
+    request = await requested(shop)
+    page = await sign_in(browser, shop.keys["boss"], f"/approvals/{request}")
+    path, token = f"/approvals/{request}/approve", token_of(page)
     for headers, form in (
         ({}, {}),
         ({}, {"token": "0" * 64}),
@@ -95,23 +95,23 @@ async def test_a_form_counts_only_from_a_page_of_the_sign_in(shop: Site, browser
     ):
         refused = await browser.post(path, data=form, headers=headers)
         assert refused.status_code == 403, (headers, form)
-    assert (await shop.kernel.approvals.get(asked, org="acme")).status == "pending"
+    assert (await shop.kernel.approvals.get(request, org="acme")).status == "pending"
     async with shop.client(None, follow_redirects=True) as other:
         theirs = token_of(await sign_in(other, shop.keys["ada"], "/approvals"))
     assert (await browser.post(path, data={"token": theirs})).status_code == 403, "of another sign-in"
     done = await browser.post(path, data={"token": token, "round": round_of(page)})
     assert (done.status_code, "Approved." in done.text) == (200, True)
-    assert (await shop.kernel.approvals.get(asked, org="acme")).decided_by == "user:boss"
+    assert (await shop.kernel.approvals.get(request, org="acme")).decided_by == "user:boss"
 
 
 @pytest.mark.spec("N3")
 async def test_another_organisation_finds_nothing(shop: Site, browser: httpx2.AsyncClient) -> None:
-    asked = await requested(shop)
+    request = await requested(shop)
     page = await sign_in(browser, shop.keys["spy"], "/approvals")
-    assert asked not in page.text
-    missing = await browser.get(f"/approvals/{asked}")
+    assert request not in page.text
+    missing = await browser.get(f"/approvals/{request}")
     assert (missing.status_code, "bob" in missing.text) == (404, False)
-    refused = await browser.post(f"/approvals/{asked}/approve", data={"token": token_of(page), "round": "0"})
+    refused = await browser.post(f"/approvals/{request}/approve", data={"token": token_of(page), "round": "0"})
     assert refused.status_code == 404
 
 
@@ -119,24 +119,24 @@ async def test_another_organisation_finds_nothing(shop: Site, browser: httpx2.As
 @pytest.mark.parametrize(("path", "form"), [("/login", {}), ("/approve/0199", {"action": "sign_in"})])
 async def test_wrong_sign_ins_are_limited_and_a_valid_key_always_signs_in(path: str, form: dict[str, str]) -> None:
     """All that comes through a proxy has one address."""
-    async with site() as own, own.client(None) as client:
+    async with site() as server, server.client(None) as client:
 
         async def tried(key: str, times: int) -> Counter[int]:
             ways = [client.post(path, data={**form, "key": key}) for _ in range(times)]
             return Counter([answer.status_code for answer in await asyncio.gather(*ways)])
 
-        assert await tried(own.keys["ada"], 2 * FAILURES) == {303: 2 * FAILURES}
+        assert await tried(server.keys["ada"], 2 * FAILURES) == {303: 2 * FAILURES}
         assert await tried("wrong", 30) == {401: FAILURES, 429: 30 - FAILURES}
-        assert await tried(own.keys["ada"], 1) == {303: 1}
+        assert await tried(server.keys["ada"], 1) == {303: 1}
         assert await tried("wrong", 1) == {429: 1}, "a sign-in does not forget what failed"
 
 
 @pytest.mark.spec("N1", "T46")
 async def test_a_sign_out_ends_every_copy_of_the_cookie_on_every_server(store: str) -> None:
-    async with site(store=store) as here, site(store=store) as other, here.client(None) as browser:
-        await sign_in(browser, here.keys["ada"])
+    async with site(store=store) as server, site(store=store) as other, server.client(None) as browser:
+        await sign_in(browser, server.keys["ada"])
         copied = {"Cookie": f"{SIGN_IN.cookie}={browser.cookies[SIGN_IN.cookie]}"}
-        async with here.client(None, headers=copied) as copy, other.client(None, headers=copied) as elsewhere:
+        async with server.client(None, headers=copied) as copy, other.client(None, headers=copied) as elsewhere:
             for thief in (copy, elsewhere):
                 assert (await thief.get("/agents")).status_code == 200
             forged = await browser.post("/logout", headers={"Sec-Fetch-Site": "cross-site"})
@@ -144,17 +144,17 @@ async def test_a_sign_out_ends_every_copy_of_the_cookie_on_every_server(store: s
             assert (await copy.get("/agents")).status_code == 200, "another site cannot sign a user out"
             await browser.post("/logout")
             for thief in (copy, elsewhere):
-                left = await thief.get("/agents")
-                assert (left.status_code, left.headers["location"]) == (303, "/login?next=%2Fagents")
+                response = await thief.get("/agents")
+                assert (response.status_code, response.headers["location"]) == (303, "/login?next=%2Fagents")
 
 
 @pytest.mark.spec("N4")
 async def test_static_files_are_kept_by_browsers_and_small(shop: Site, browser: httpx2.AsyncClient) -> None:
     page = await browser.get("/login")
-    found = re.findall(r'(?:href|src)="(/static/[^"]+)"', page.text)
-    assert len(found) >= 4
+    paths = re.findall(r'(?:href|src)="(/static/[^"]+)"', page.text)
+    assert len(paths) >= 4
     sizes = [len(page.content)]
-    for path in found:
+    for path in paths:
         answered = await browser.get(path)
         assert answered.status_code == 200
         assert answered.headers["cache-control"] == "public, max-age=31536000, immutable"
@@ -169,7 +169,7 @@ async def test_without_keys_everybody_is_signed_in() -> None:
     from capset_server.auth.callers import Caller
 
     anyone = Caller(Principal("ada", org="acme"), frozenset({"capset:admin"}), None)
-    async with site(till, anyone=anyone) as found, found.client(None, follow_redirects=True) as client:
+    async with site(till, anyone=anyone) as server, server.client(None, follow_redirects=True) as client:
         page = await client.get("/")
         assert (page.status_code, page.url.path, "user:ada" in page.text) == (200, "/approvals", True)
         assert "Sign out" not in page.text
@@ -177,8 +177,8 @@ async def test_without_keys_everybody_is_signed_in() -> None:
 
 @pytest.mark.spec("N4")
 async def test_what_was_done_is_said_once(shop: Site, browser: httpx2.AsyncClient) -> None:
-    asked = await requested(shop)
-    page = await sign_in(browser, shop.keys["boss"], f"/approvals/{asked}")
+    request = await requested(shop)
+    page = await sign_in(browser, shop.keys["boss"], f"/approvals/{request}")
     form = {"token": token_of(page), "round": round_of(page)}
-    assert "Approved." in (await browser.post(f"/approvals/{asked}/approve", data=form)).text
+    assert "Approved." in (await browser.post(f"/approvals/{request}/approve", data=form)).text
     assert "Approved." not in (await browser.get("/approvals")).text

@@ -19,8 +19,8 @@ from tests.helpers.server.support import Site, call, make_session, site
 
 @pytest.fixture(scope="module")
 async def shop() -> AsyncGenerator[Site]:
-    async with inbox() as found:
-        yield found
+    async with inbox() as server:
+        yield server
 
 
 @pytest.fixture
@@ -31,10 +31,10 @@ async def boss(shop: Site) -> AsyncGenerator[httpx2.AsyncClient]:
 
 @pytest.mark.spec("N7")
 async def test_each_decision_is_that_of_rest(shop: Site, boss: httpx2.AsyncClient) -> None:
-    once, session, no, other = [await requested(shop, to=f"bob {number}") for number in range(4)]
-    done = await sent(boss, once, "approve", scope="once", note="  fine\r\nthen ")
+    once_request, session, no, other = [await requested(shop, to=f"bob {number}") for number in range(4)]
+    done = await sent(boss, once_request, "approve", scope="once", note="  fine\r\nthen ")
     assert (done.status_code, "Approved." in done.text, "user:boss" in done.text) == (200, True, True)
-    row = await stored(shop, once)
+    row = await stored(shop, once_request)
     assert (row.status, row.scope, row.note, row.decided_by) == ("approved", "once", "fine\nthen", "user:boss")
     await sent(boss, session, "approve", scope="session")
     assert (await stored(shop, session)).scope == "session"
@@ -121,7 +121,7 @@ async def test_errors_of_rest_stand_at_their_fields(shop: Site, boss: httpx2.Asy
         True,
     )
     wrong_texts = ('{"to": "eve", "amount": 4', "[1]", '{"to": 4}', '{"to": "eve", "amount": NaN}')
-    for text, status in (*((one, 422) for one in wrong_texts), ('{"to": "eve"}', 200)):
+    for text, status in (*((wrong_text, 422) for wrong_text in wrong_texts), ('{"to": "eve"}', 200)):
         answer = await sent(boss, request, "edit", json=text)
         assert answer.status_code == status, text
         if status == 422:
@@ -148,13 +148,13 @@ async def test_a_choice_that_is_left_alone_stays_as_it_was_asked_for() -> None:
         """Sort something out."""
         return what
 
-    async with site(Capability("desk", tools=[sort_out])) as here:
-        await here.key("boss", scopes=["capset:admin"])
-        await here.key("kim", scopes=["capset:call", "capset:write"])
-        async with here.client("kim") as client:
+    async with site(Capability("desk", tools=[sort_out])) as server:
+        await server.key("boss", scopes=["capset:admin"])
+        await server.key("kim", scopes=["capset:call", "capset:write"])
+        async with server.client("kim") as client:
             session = await make_session(client, "desk")
             request = (await call(client, session, "sort_out", what="prüfen")).json()["approval"]
-        async with at_console(here, "boss") as browser:
+        async with at_console(server, "boss") as browser:
             page = (await browser.get(f"/approvals/{request}/edit")).text
     assert re.findall(r'<option value="([^"]*)" selected', page) == ["&#34;prüfen&#34;"]
 
@@ -178,13 +178,13 @@ async def test_of_several_approvers_each_sees_how_many_have_approved(shop: Site,
 @pytest.mark.spec("N7")
 async def test_a_request_that_expires_while_it_is_looked_at() -> None:
     clock = FakeClock()
-    async with site(till, clock=clock) as here:
-        await here.key("boss", scopes=["capset:admin"])
-        await here.key("kim", scopes=["capset:call", "capset:write"])
-        async with here.client("kim") as client:
+    async with site(till, clock=clock) as server:
+        await server.key("boss", scopes=["capset:admin"])
+        await server.key("kim", scopes=["capset:call", "capset:write"])
+        async with server.client("kim") as client:
             session = await make_session(client, "till")
             request = (await call(client, session, "pay", to="bob")).json()["approval"]
-        async with at_console(here, "boss") as browser:
+        async with at_console(server, "boss") as browser:
             token = re.search(r'data-token="([0-9a-f]{64})"', (await browser.get(f"/approvals/{request}")).text)
             assert token is not None
             clock.advance(3_601)

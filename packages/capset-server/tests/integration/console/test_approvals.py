@@ -30,8 +30,8 @@ from tests.waiting import until
 
 @pytest.fixture(scope="module")
 async def shop() -> AsyncGenerator[Site]:
-    async with inbox() as found:
-        yield found
+    async with inbox() as server:
+        yield server
 
 
 @pytest.fixture
@@ -58,43 +58,43 @@ async def test_the_list_says_who_asks_for_what_and_why(shop: Site, boss: httpx2.
 @pytest.mark.spec("N5")
 async def test_the_list_is_counted_by_age_and_sorted_both_ways() -> None:
     clock = FakeClock()
-    async with site(till, clock=clock, governance=Governance(approval_seconds=900_000)) as here:
-        await here.key("boss", scopes=["capset:admin"])
-        await here.key("kim", scopes=["capset:call", "capset:write"])
-        async with here.client("kim") as client:
+    async with site(till, clock=clock, governance=Governance(approval_seconds=900_000)) as server:
+        await server.key("boss", scopes=["capset:admin"])
+        await server.key("kim", scopes=["capset:call", "capset:write"])
+        async with server.client("kim") as client:
             session = await make_session(client, "till")
-            made: list[str] = []
+            requests: list[str] = []
             for number, seconds in enumerate((90_000, 4_000, 400, 0)):
-                made.append((await call(client, session, "pay", to="bob", amount=number)).json()["approval"])
+                requests.append((await call(client, session, "pay", to="bob", amount=number)).json()["approval"])
                 clock.advance(seconds)
-        async with at_console(here, "boss") as browser:
+        async with at_console(server, "boss") as browser:
             newest, oldest = (await browser.get("/approvals")).text, (await browser.get("/approvals?order=oldest")).text
     assert "<strong>4 requests</strong> wait" in newest
     assert "under 5 min: 1 · under 1 h: 1 · under 1 d: 1 · older: 1" in newest
-    found = re.findall(r'data-request="([^"]+)"', newest)
-    assert found == made[::-1]
-    assert re.findall(r'data-request="([^"]+)"', oldest) == made
+    ids = re.findall(r'data-request="([^"]+)"', newest)
+    assert ids == requests[::-1]
+    assert re.findall(r'data-request="([^"]+)"', oldest) == requests
 
 
 @pytest.mark.spec("N5")
 async def test_what_has_not_changed_is_not_sent_again(shop: Site, boss: httpx2.AsyncClient) -> None:
     request = await requested(shop)
 
-    async def asked(again: str) -> httpx2.Response:
-        return await boss.get(again, headers={"hx-request": "true"})
+    async def poll(url: str) -> httpx2.Response:
+        return await boss.get(url, headers={"hx-request": "true"})
 
     async def unchanged(path: str) -> str:
         """Return what a page asks for again, if nothing has changed: a time of ten seconds may end in between."""
         page = (await boss.get(path)).text
         address = re.search(r'hx-get="([^"]*seen=[^"]*)" hx-trigger="every 2s"', page)
         assert address is not None, path
-        again = address[1].replace("&amp;", "&")
-        return again if (await asked(again)).status_code == 204 else ""
+        next_url = address[1].replace("&amp;", "&")
+        return next_url if (await poll(next_url)).status_code == 204 else ""
 
     for path in ("/approvals", f"/approvals/{request}", f"/approvals/{request}/beside"):
-        again = await until(partial(unchanged, path), "an answer that says that nothing has changed")
+        poll_url = await until(partial(unchanged, path), "an answer that says that nothing has changed")
         await requested(shop, to=f"somebody new for {path}")
-        answer = await asked(again)
+        answer = await poll(poll_url)
         assert (answer.status_code, "<html" in answer.text) == ((204 if path.endswith(request) else 200), False)
     await sent(boss, request, "reject")
     gone = await boss.get(f"/approvals/{request}/standing", headers={"hx-request": "true"})
@@ -171,20 +171,24 @@ async def test_another_organisation_gets_nothing_from_any_path(shop: Site) -> No
 async def test_hostile_text_is_text_everywhere() -> None:
     arguments = json.dumps({EVIL: EVIL, "list": [EVIL], "deep": {EVIL: {EVIL: EVIL}}, "lines": f"{EVIL}\n{EVIL}"})
     names = ("tool", "agent", "principal", "on_behalf_of", "reason")
-    async with site(till, store="memory://") as here:
-        await here.key("boss", scopes=["capset:admin"])
+    async with site(till, store="memory://") as server:
+        await server.key("boss", scopes=["capset:admin"])
         texts = dict.fromkeys(names, EVIL) | {"arguments": arguments, "policies": json.dumps([EVIL])}
         last = {"status": "approved", "decided_by": f"user:{EVIL}", "note": EVIL, "modified": arguments}
-        done = hostile(here, "01a00000-0000-7000-8000-000000000001", **texts, digest="1" * 64)
-        await here.kernel.store.approvals.open(done, most=9)
-        await here.kernel.store.approvals.move(replace(done, **last, decided_at=done.created_at), "pending")
+        done = hostile(server, "01a00000-0000-7000-8000-000000000001", **texts, digest="1" * 64)
+        await server.kernel.store.approvals.open(done, most=9)
+        await server.kernel.store.approvals.move(replace(done, **last, decided_at=done.created_at), "pending")
         texts["arguments"] = json.dumps({EVIL: "other"})
-        row = hostile(here, "01a00000-0000-7000-8000-000000000002", **texts)
-        await here.kernel.store.approvals.open(row, most=9)
-        async with at_console(here, "boss") as browser:
+        row = hostile(server, "01a00000-0000-7000-8000-000000000002", **texts)
+        await server.kernel.store.approvals.open(row, most=9)
+        async with at_console(server, "boss") as browser:
             for path in (
                 *("/approvals", "/approvals?status=all", f"/approvals?status=all&tool={EVIL}&principal={EVIL}"),
-                *(f"/approvals/{one.id}{more}" for one in (row, done) for more in ("", "?all=1", "/conversation")),
+                *(
+                    f"/approvals/{approval.id}{more}"
+                    for approval in (row, done)
+                    for more in ("", "?all=1", "/conversation")
+                ),
                 *(f"/approvals/{row.id}/{more}" for more in ("edit", "standing", "beside")),
             ):
                 page = await browser.get(path)
@@ -198,15 +202,15 @@ async def test_hostile_text_is_text_everywhere() -> None:
 
 @pytest.mark.spec("N6")
 async def test_a_megabyte_of_arguments_is_shown_in_part_and_as_a_whole() -> None:
-    async with site(till) as here:
-        await here.key("boss", scopes=["capset:admin"])
-        await here.key("kim", scopes=["capset:call", "capset:write"])
+    async with site(till) as server:
+        await server.key("boss", scopes=["capset:admin"])
+        await server.key("kim", scopes=["capset:call", "capset:write"])
         request = None
-        async with here.client("kim") as client:
+        async with server.client("kim") as client:
             session = await make_session(client, "till")
             response = await call(client, session, "pay", to="x" * 1_048_000 + " the end")
             request = response.json()["approval"]
-        async with at_console(here, "boss") as browser:
+        async with at_console(server, "boss") as browser:
             page = await browser.get(f"/approvals/{request}")
             assert (page.status_code, "the end" in page.text, "Show all of them" in page.text) == (200, False, True)
             assert len(page.text) < 60_000
@@ -224,9 +228,9 @@ async def test_arguments_are_shown_whole_however_they_are_nested(shop: Site) -> 
     for _ in range(90):
         nested = [nested]
     row = hostile(shop, "01a00000-0000-7000-8000-0000000000d0", arguments=json.dumps({"steps": nested}))
-    many = hostile(shop, f"{row.id[:-1]}1", arguments=json.dumps({f"step {one}": nested for one in range(101)}))
-    for one in (row, many):
-        await shop.kernel.store.approvals.open(replace(one, org="acme", digest=one.id), most=99)
+    many = hostile(shop, f"{row.id[:-1]}1", arguments=json.dumps({f"step {number}": nested for number in range(101)}))
+    for approval in (row, many):
+        await shop.kernel.store.approvals.open(replace(approval, org="acme", digest=approval.id), most=99)
     async with at_console(shop, "boss") as browser:
         page = (await browser.get(f"/approvals/{row.id}")).text
         assert "everything" in page
@@ -241,12 +245,12 @@ async def test_arguments_are_shown_whole_however_they_are_nested(shop: Site) -> 
 @asynccontextmanager
 async def thousand(folder: Path) -> AsyncGenerator[httpx2.AsyncClient]:
     """Give the browser of somebody for whom a thousand requests wait."""
-    async with site(till, store=f"sqlite:///{folder}/many.db") as here:
-        await here.key("boss", scopes=["capset:admin"])
+    async with site(till, store=f"sqlite:///{folder}/many.db") as server:
+        await server.key("boss", scopes=["capset:admin"])
         ids = [f"01a00000-0000-7000-8000-{number:012}" for number in range(1_000)]
-        rows = [hostile(here, one, digest=f"{one:0>64}", principal=f"user:{one}") for one in ids]
-        await asyncio.gather(*[here.kernel.store.approvals.open(row, most=9) for row in rows])
-        async with at_console(here, "boss") as browser:
+        rows = [hostile(server, row_id, digest=f"{row_id:0>64}", principal=f"user:{row_id}") for row_id in ids]
+        await asyncio.gather(*[server.kernel.store.approvals.open(row, most=9) for row in rows])
+        async with at_console(server, "boss") as browser:
             yield browser
 
 
@@ -254,14 +258,14 @@ async def thousand(folder: Path) -> AsyncGenerator[httpx2.AsyncClient]:
 async def test_a_thousand_open_requests_are_paged(tmp_path: Path) -> None:
     async with thousand(tmp_path) as browser:
         assert "<strong>1,000 requests</strong> wait" in (await browser.get("/approvals")).text
-        seen: list[str] = []
+        ids: list[str] = []
         path: str | None = "/approvals"
         while path is not None:
             page = (await browser.get(path)).text
-            seen += re.findall(r'data-request="([^"]+)"', page)
+            ids += re.findall(r'data-request="([^"]+)"', page)
             following = re.search(r'rel="next" href="([^"]+)"', page)
             path = following and following[1].replace("&amp;", "&")
-        assert len(seen) == len(set(seen)) == 1_000
+        assert len(ids) == len(set(ids)) == 1_000
 
 
 @pytest.mark.realtime
@@ -280,31 +284,31 @@ async def test_a_page_of_a_thousand_open_requests_comes_quickly(tmp_path: Path) 
 async def test_it_shows_how_the_agent_itself_has_changed(tmp_path: Path) -> None:
     """With the links of both runs, for those who may see them: its version, and the difference of the fingerprints."""
     runner = AgentRunner(ScriptedModel(Call("pay", to="bob"), "Paid.", Call("pay", to="bob")))
-    async with site(till, store=f"sqlite:///{tmp_path}/runs.db", generator=runner) as here, here.client() as ada:
-        await here.key("boss", scopes=["capset:admin"])
-        await here.key("chief", scopes=["capset:approve"])
+    async with site(till, store=f"sqlite:///{tmp_path}/runs.db", generator=runner) as server, server.client() as ada:
+        await server.key("boss", scopes=["capset:admin"])
+        await server.key("chief", scopes=["capset:approve"])
         agent = await make_agent(ada, "till", system_prompt="You pay.")
-        found: list[str] = []
+        requests: list[str] = []
         for prompt in ("You pay.", "You pay whoever asks."):
             await ada.patch(f"/v1/agents/{agent['id']}", json={"system_prompt": prompt})
             session = (await ada.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
             assert (await ada.post("/v1/links", json={"session_id": session})).status_code == 201
             await send(ada, session, "pay")
-            told = await read_until(ada, session, "turn.suspended")
-            found.append(next(one.data["data"]["id"] for one in told if one.type == "approval.requested"))
-            if len(found) == 1:
-                async with at_console(here, "boss") as browser:
-                    await sent(browser, found[0], "approve")
+            events = await read_until(ada, session, "turn.suspended")
+            requests.append(next(event.data["data"]["id"] for event in events if event.type == "approval.requested"))
+            if len(requests) == 1:
+                async with at_console(server, "boss") as browser:
+                    await sent(browser, requests[0], "approve")
                 await read_until(ada, session, "turn.ended")
-        async with at_console(here, "boss") as browser:
-            page = (await browser.get(f"/approvals/{found[1]}")).text
+        async with at_console(server, "boss") as browser:
+            page = (await browser.get(f"/approvals/{requests[1]}")).text
         assert f'<a href="/agents/{agent["id"]}">helper</a>, version 2' in page
         since = page[page.index('id="since-title"') : page.index('id="conversation-title"')]
         assert since.count('<span class="badge good">same</span>') == 3, "its prompt is no part of these"
         assert '<span class="badge waiting">changed</span> the agent' in since
         assert "You pay whoever asks." in since
-        async with at_console(here, "chief") as chief:
-            page = (await chief.get(f"/approvals/{found[1]}")).text
+        async with at_console(server, "chief") as chief:
+            page = (await chief.get(f"/approvals/{requests[1]}")).text
         assert "You pay whoever asks." not in page, "links are for those who audit"
         assert "fingerprints</a> say" not in page
 
@@ -315,9 +319,9 @@ async def test_who_is_signed_in_to_the_console_is_led_there(shop: Site) -> None:
     async with shop.client(None) as stranger:
         assert "console" not in (await stranger.get(f"/approve/{request}")).text
     async with at_console(shop, "boss") as browser:
-        for one in (request, "no-such-id"):
-            page = await browser.get(f"/approve/{one}")
-            assert (page.status_code, f'href="../approvals/{one}"' in page.text) == (200, True)
+        for request_id in (request, "no-such-id"):
+            page = await browser.get(f"/approve/{request_id}")
+            assert (page.status_code, f'href="../approvals/{request_id}"' in page.text) == (200, True)
             assert "Sign in to decide" in page.text, "the page has a sign-in of its own"
-        there = await browser.get(f"/approvals/{request}")
-        assert (there.status_code, "bob" in there.text) == (200, True)
+        console_page = await browser.get(f"/approvals/{request}")
+        assert (console_page.status_code, "bob" in console_page.text) == (200, True)

@@ -38,41 +38,41 @@ post = Capability("post", tools=[letter])
 @pytest.fixture
 async def shop(store: str) -> AsyncGenerator[Site]:
     """Give a server with the till, a boss and a chief who decide, and a caller who asks."""
-    async with site(till, store=store) as found:
-        await people(found)
-        yield found
+    async with site(till, store=store) as server:
+        await people(server)
+        yield server
 
 
-async def people(here: Site) -> None:
-    await here.key("boss", scopes=["capset:admin"])
-    await here.key("chief", scopes=["capset:approve", "capset:read"])
-    await here.key("caller", scopes=["capset:call", "capset:write"])
+async def people(server: Site) -> None:
+    await server.key("boss", scopes=["capset:admin"])
+    await server.key("chief", scopes=["capset:approve", "capset:read"])
+    await server.key("caller", scopes=["capset:call", "capset:write"])
 
 
-async def requested(here: Site, **arguments: Any) -> str:
-    async with here.client("caller") as client:
+async def requested(server: Site, **arguments: Any) -> str:
+    async with server.client("caller") as client:
         session = await make_session(client, "till")
         return (await call(client, session, "pay", **(arguments or {"to": "bob"}))).json()["approval"]
 
 
-async def status_of(here: Site, request: str) -> tuple[str, str | None]:
-    row = await here.kernel.approvals.get(request, org="acme")
+async def status_of(server: Site, request: str) -> tuple[str, str | None]:
+    row = await server.kernel.approvals.get(request, org="acme")
     return row.status, row.decided_by
 
 
-async def walk(here: Site, browser: Browser) -> None:
+async def walk(server: Site, browser: Browser) -> None:
     """Ask by a turn of an agent, sign in by a link to the request, read all of it, and approve it."""
-    await people(here)
-    async with here.client("caller") as caller:
+    await people(server)
+    async with server.client("caller") as caller:
         session = await make_session(caller, "till", "post")
         await send(caller, session, "Read the letter, and do as it says")
-        told = await read_until(caller, session, "turn.suspended")
-        request = next(one.data["data"]["id"] for one in told if one.type == "approval.requested")
-        async with visiting(browser, here.url) as page:
+        events = await read_until(caller, session, "turn.suspended")
+        request = next(event.data["data"]["id"] for event in events if event.type == "approval.requested")
+        async with visiting(browser, server.url) as page:
             await page.goto(f"/approvals/{request}")
-            await page.get_by_label("API key").fill(here.keys["boss"])
+            await page.get_by_label("API key").fill(server.keys["boss"])
             await page.get_by_role("button", name="Sign in").click()
-            await expect(page).to_have_url(f"{here.url}/approvals/{request}")
+            await expect(page).to_have_url(f"{server.url}/approvals/{request}")
             await expect(page.get_by_role("heading", name="pay")).to_be_visible()
             await expect(page.get_by_text("Read the letter, and do as it says")).to_be_visible()
             await expect(page.locator(".said.result")).to_contain_text("<script>alert(1)</script>")
@@ -84,7 +84,7 @@ async def walk(here: Site, browser: Browser) -> None:
             await expect(page.get_by_text("Reason: as every month")).to_be_visible()
             await hold_page(page)
         await read_until(caller, session, "turn.ended")
-    row = await here.kernel.approvals.get(request, org="acme")
+    row = await server.kernel.approvals.get(request, org="acme")
     assert (row.status, row.decided_by, row.note) == ("used", "user:boss", "as every month")
 
 
@@ -94,8 +94,8 @@ def moves() -> AgentRunner:
 
 @pytest.mark.spec("N5", "N6", "N7")
 async def test_somebody_approves_what_an_agent_asked_for(store: str, browser: Browser) -> None:
-    async with site(till, post, store=store, generator=moves()) as here:
-        await walk(here, browser)
+    async with site(till, post, store=store, generator=moves()) as server:
+        await walk(server, browser)
 
 
 @pytest.mark.spec("N5")
@@ -186,16 +186,19 @@ async def test_keys_lead_from_request_to_request_and_decide_nothing_alone(shop: 
 async def test_of_two_who_decide_at_once_one_does_and_the_other_sees_it(shop: Site, browser: Browser) -> None:
     for _ in range(3):
         request = await requested(shop)
-        there = f"/approvals/{request}"
-        async with signed_in(browser, shop, "boss", there) as one, signed_in(browser, shop, "chief", there) as other:
+        path = f"/approvals/{request}"
+        async with (
+            signed_in(browser, shop, "boss", path) as boss_page,
+            signed_in(browser, shop, "chief", path) as other,
+        ):
             await asyncio.gather(
-                one.get_by_role("button", name="Approve once").click(),
+                boss_page.get_by_role("button", name="Approve once").click(),
                 other.get_by_role("button", name="Reject").click(),
             )
             (status, winner) = await status_of(shop, request)
-            won, lost = (one, other) if winner == "user:boss" else (other, one)
-            assert status == ("approved" if won is one else "rejected")
-            await expect(won.locator(".told")).to_contain_text("Approved" if won is one else "Rejected")
+            won, lost = (boss_page, other) if winner == "user:boss" else (other, boss_page)
+            assert status == ("approved" if won is boss_page else "rejected")
+            await expect(won.locator(".told")).to_contain_text("Approved" if won is boss_page else "Rejected")
             await expect(lost.get_by_role("alert")).to_contain_text("You were too late")
             await expect(lost.get_by_role("alert")).to_contain_text(str(winner))
             assert await lost.get_by_role("button", name="Reject").count() == 0
@@ -239,9 +242,9 @@ async def test_hostile_text_does_nothing_in_a_browser(shop: Site, browser: Brows
     row = hostile(shop, "01a00000-0000-7000-8000-000000000002", **texts, arguments='{"a":"b\\u202ec<img src=x>"}')
     await shop.kernel.store.approvals.open(row, most=9)
     async with signed_in(browser, shop, "boss", "/approvals") as page:
-        asked: list[str] = []
-        page.on("dialog", lambda dialog: asked.append(dialog.message))
-        page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/x") else None)
+        side_effects: list[str] = []
+        page.on("dialog", lambda dialog: side_effects.append(dialog.message))
+        page.on("request", lambda request: side_effects.append(request.url) if request.url.endswith("/x") else None)
         for path in ("/approvals", f"/approvals/{row.id}", f"/approvals/{row.id}/edit"):
             await page.goto(path)
             await expect(page.locator("main")).to_contain_text("<script>alert(1)</script>")
@@ -249,16 +252,16 @@ async def test_hostile_text_does_nothing_in_a_browser(shop: Site, browser: Brows
             await page.wait_for_timeout(2_300)  # what is asked for again is as harmless
             assert await page.locator("main img, main script").count() == 0
             await hold_page(page)
-        assert asked == []
+        assert side_effects == []
 
 
 @pytest.mark.spec("N7")
 async def test_a_request_expires_while_it_is_looked_at(store: str, browser: Browser) -> None:
     clock = FakeClock()
-    async with site(till, clock=clock, store=store) as here:
-        await people(here)
-        request = await requested(here)
-        async with signed_in(browser, here, "boss", f"/approvals/{request}") as page:
+    async with site(till, clock=clock, store=store) as server:
+        await people(server)
+        request = await requested(server)
+        async with signed_in(browser, server, "boss", f"/approvals/{request}") as page:
             await expect(page.get_by_role("button", name="Approve once")).to_be_visible()
             clock.advance(3_601)
             await expect(page.get_by_text("It expired without a decision")).to_be_visible(timeout=SOON)

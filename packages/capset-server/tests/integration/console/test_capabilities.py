@@ -17,10 +17,10 @@ HTMX = {"hx-request": "true"}
 
 @pytest.fixture(scope="module")
 async def shop() -> AsyncGenerator[Site]:
-    async with site(desk, drawer, evil, *many) as found:
-        await found.key("boss", scopes=["capset:admin"])
-        await found.key("spy", org="other", scopes=["capset:admin"])
-        yield found
+    async with site(desk, drawer, evil, *many) as server:
+        await server.key("boss", scopes=["capset:admin"])
+        await server.key("spy", org="other", scopes=["capset:admin"])
+        yield server
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ async def test_capabilities_are_found_and_paged(browser: httpx2.AsyncClient) -> 
     second = await browser.get(following[1].replace("&amp;", "&"))
     assert second.text.count('class="card capability"') == 60
     for query in ("text=drawer", "category=furniture", "permission=desk:write&text=desk"):
-        found = await browser.get(f"/capabilities?{query}")
-        assert ("The desk" in found.text, "Number 1<" in found.text) == (True, False), query
+        page = await browser.get(f"/capabilities?{query}")
+        assert ("The desk" in page.text, "Number 1<" in page.text) == (True, False), query
     fragment = await browser.get("/capabilities?text=drawer", headers=HTMX)
     assert fragment.text.lstrip().startswith('<section id="found"')
     assert "<html" not in fragment.text
@@ -50,15 +50,15 @@ async def test_capabilities_are_found_and_paged(browser: httpx2.AsyncClient) -> 
 
 @pytest.mark.spec("N17")
 async def test_the_hashes_of_all_capabilities_are_paged(browser: httpx2.AsyncClient) -> None:
-    path, seen = "/fingerprints", set[str]()
+    path, names = "/fingerprints", set[str]()
     while path:
         page = await browser.get(path)
-        found = set(re.findall(r"<li class=\"card\"><p><strong>([^<]+)</strong>", page.text))
-        assert not seen & found
-        seen |= found
+        page_names = set(re.findall(r"<li class=\"card\"><p><strong>([^<]+)</strong>", page.text))
+        assert not names & page_names
+        names |= page_names
         following = re.search(r'rel="next" href="(/fingerprints\?installed=\d+)#installed"', page.text)
         path = following[1] if following else ""
-    assert seen >= {"desk", "drawer", *(one.name for one in many)}
+    assert names >= {"desk", "drawer", *(capability.name for capability in many)}
     assert (await browser.get("/fingerprints?installed=x")).status_code == 422
 
 
@@ -100,8 +100,8 @@ async def test_presets_and_configuration_show_what_comes_of_them_and_keep_nothin
         assert 'aria-invalid="true"' in refused.text
     assert (await browser.post("/capabilities/desk", data={"preset": "gazing"})).status_code == 403, "a forged form"
     async with shop.client("boss") as client:
-        listed = await client.get("/v1/agents", params={"name": "preview"})
-        assert listed.json()["items"] == []
+        response = await client.get("/v1/agents", params={"name": "preview"})
+        assert response.json()["items"] == []
 
 
 @pytest.mark.spec("N8")

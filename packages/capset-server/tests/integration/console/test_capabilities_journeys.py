@@ -16,9 +16,9 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 async def shop(store: str) -> AsyncGenerator[Site]:
-    async with site(desk, drawer, evil, *many, store=store) as found:
-        await found.key("boss", scopes=["capset:admin"])
-        yield found
+    async with site(desk, drawer, evil, *many, store=store) as server:
+        await server.key("boss", scopes=["capset:admin"])
+        yield server
 
 
 @pytest.mark.spec("N8")

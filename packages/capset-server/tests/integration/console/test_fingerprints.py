@@ -18,8 +18,8 @@ Links = tuple[dict[str, Any], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 async def shop() -> AsyncGenerator[Site]:
-    async with auditing() as found:
-        yield found
+    async with auditing() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -36,17 +36,17 @@ async def boss(shop: Site) -> AsyncGenerator[httpx2.AsyncClient]:
 @pytest.mark.spec("N17")
 async def test_a_hash_is_shown_with_what_it_covers_and_when_it_was_live(boss: httpx2.AsyncClient, links: Links) -> None:
     before, _ = links
-    tool = next(one for one in before["tool_refs"] if one["name"] == "echo")
-    for known, texts in (
+    tool = next(ref for ref in before["tool_refs"] if ref["name"] == "echo")
+    for fingerprint, texts in (
         (before["prompt_hash"], ("Count to nine.", "systemPrompt")),
         (before["runtime_hash"], (tool["hash"], "echo")),
         (before["static_hash"], ("Count to nine.", "capabilities")),
         (tool["hash"], ("Give back what was given.", "schema")),
         (tool["code"], ("files",)),
     ):
-        page = await boss.get(f"/fingerprints/{known}")
+        page = await boss.get(f"/fingerprints/{fingerprint}")
         assert page.status_code == 200
-        for text in (known, *texts, "When it was live", f'href="/sessions/{before["session_id"]}"'):
+        for text in (fingerprint, *texts, "When it was live", f'href="/sessions/{before["session_id"]}"'):
             assert text in unescape(page.text), text
     assert (await boss.get(f"/fingerprints/{'0' * 64}")).status_code == 404
     assert (await boss.get("/fingerprints/x")).status_code == 422
@@ -60,36 +60,36 @@ async def test_what_changed_since_is_one_link_away(boss: httpx2.AsyncClient, lin
     assert f'href="/fingerprints/{before["id"]}/diff/{after["id"]}"' in old.text
     assert f'href="/fingerprints/{before["prompt_hash"]}/diff/{after["prompt_hash"]}"' in old.text
     assert ">in its newest turn" in (await boss.get(f"/fingerprints/{after['prompt_hash']}")).text
-    listed = await boss.get("/fingerprints")
-    assert f'href="/fingerprints/{before["id"]}/diff/{after["id"]}">what changed' in listed.text
+    listing = await boss.get("/fingerprints")
+    assert f'href="/fingerprints/{before["id"]}/diff/{after["id"]}">what changed' in listing.text
 
 
 @pytest.mark.spec("N17")
 async def test_any_two_are_compared(boss: httpx2.AsyncClient, links: Links) -> None:
     before, after = links
-    whole = await boss.get("/fingerprints/find", params={"before": before["id"], "after": f" {after['id']} "})
-    assert whole.url.path == f"/fingerprints/{before['id']}/diff/{after['id']}"
-    assert '<span class="sign">-</span>Count to nine.' in whole.text
-    assert '<span class="sign">+</span>Count to ten.' in whole.text
+    comparison = await boss.get("/fingerprints/find", params={"before": before["id"], "after": f" {after['id']} "})
+    assert comparison.url.path == f"/fingerprints/{before['id']}/diff/{after['id']}"
+    assert '<span class="sign">-</span>Count to nine.' in comparison.text
+    assert '<span class="sign">+</span>Count to ten.' in comparison.text
     for name in ("pay", "donate"):
-        assert f'<span class="badge good">added</span> <code>{name}</code>' in whole.text
-    assert '<span class="badge bad">removed</span> <code>echo</code>' in whole.text
+        assert f'<span class="badge good">added</span> <code>{name}</code>' in comparison.text
+    assert '<span class="badge bad">removed</span> <code>echo</code>' in comparison.text
     prompt = await boss.get(f"/fingerprints/{before['prompt_hash']}/diff/{after['prompt_hash']}")
     assert '<span class="sign">+</span>Count to ten.' in prompt.text
     tools = await boss.get(f"/fingerprints/{before['runtime_hash']}/diff/{after['runtime_hash']}")
     assert '<span class="badge good">tool added</span> <code>pay</code>' in tools.text
     assert '<span class="badge bad">tool removed</span> <code>echo</code>' in tools.text
-    one, other = (next(ref["hash"] for ref in link["tool_refs"]) for link in links)
-    assert "changed" in (await boss.get(f"/fingerprints/{one}/diff/{other}")).text
-    same = await boss.get(f"/fingerprints/{one}/diff/{one}")
+    tool_fingerprint, other = (next(ref["hash"] for ref in link["tool_refs"]) for link in links)
+    assert "changed" in (await boss.get(f"/fingerprints/{tool_fingerprint}/diff/{other}")).text
+    same = await boss.get(f"/fingerprints/{tool_fingerprint}/diff/{tool_fingerprint}")
     assert "Nothing differs" in same.text
-    unlike = await boss.get(f"/fingerprints/{one}/diff/{before['prompt_hash']}")
+    unlike = await boss.get(f"/fingerprints/{tool_fingerprint}/diff/{before['prompt_hash']}")
     assert (unlike.status_code, "tool and prompt" in unlike.text) == (422, True)
-    for path in ("x/diff/y", f"{one}/diff/{'0' * 64}"):
+    for path in ("x/diff/y", f"{tool_fingerprint}/diff/{'0' * 64}"):
         assert (await boss.get(f"/fingerprints/{path}")).status_code == 404
     assert (await boss.get("/fingerprints/find")).status_code == 422
-    found = await boss.get("/fingerprints/find", params={"before": one})
-    assert found.url.path == f"/fingerprints/{one}"
+    response = await boss.get("/fingerprints/find", params={"before": tool_fingerprint})
+    assert response.url.path == f"/fingerprints/{tool_fingerprint}"
 
 
 @pytest.mark.spec("N17", "N19")
@@ -125,11 +125,11 @@ async def test_hostile_prompts_are_shown_as_text(shop: Site, boss: httpx2.AsyncC
 async def test_others_see_only_what_is_installed(shop: Site, links: Links) -> None:
     before, after = links
     async with reading(shop, "spy") as spy:
-        for known in (before["prompt_hash"], before["static_hash"], before["runtime_hash"]):
-            assert (await spy.get(f"/fingerprints/{known}")).status_code == 404
+        for fingerprint in (before["prompt_hash"], before["static_hash"], before["runtime_hash"]):
+            assert (await spy.get(f"/fingerprints/{fingerprint}")).status_code == 404
         for name in ("id", "prompt_hash", "runtime_hash"):
             assert (await spy.get(f"/fingerprints/{before[name]}/diff/{after[name]}")).status_code == 404
-        tool = next(one["hash"] for one in before["tool_refs"])
+        tool = next(ref["hash"] for ref in before["tool_refs"])
         page = await spy.get(f"/fingerprints/{tool}")
         assert "No turn that was kept had it" in page.text
         assert before["session_id"] not in page.text

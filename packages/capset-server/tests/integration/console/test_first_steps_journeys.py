@@ -23,8 +23,8 @@ _COUNT: Final = (
 @pytest.mark.gate
 @pytest.mark.spec("N14")
 async def test_a_new_user_gets_from_nothing_to_the_record(browser: Browser, store: str) -> None:
-    async with shop(Call("pay", to="bob"), "Paid.", store=store) as found:
-        async with signed_in(browser, found, "boss") as page:
+    async with shop(Call("pay", to="bob"), "Paid.", store=store) as server:
+        async with signed_in(browser, server, "boss") as page:
             await page.add_init_script(_COUNT)
             await page.goto("/")
             await page.get_by_role("link", name="Agents").click()

@@ -30,14 +30,14 @@ async def form(client: httpx2.AsyncClient, **more: Any) -> dict[str, Any]:
     """Load the form of a new key, and fill it in."""
     page = await client.get("/keys/new")
     assert page.status_code == 200, page.text
-    once = re.search(r'name="once" value="([^"]+)"', page.text)
-    assert once is not None
-    given = {"key/name": "ci", "key/principal": "robot", "key/kind": '"agent"', "key/expires": "30d"}
-    return {"token": token_of(page), "once": once[1], **given, "scope": ["capset:read"], **more}
+    match = re.search(r'name="once" value="([^"]+)"', page.text)
+    assert match is not None
+    fields = {"key/name": "ci", "key/principal": "robot", "key/kind": '"agent"', "key/expires": "30d"}
+    return {"token": token_of(page), "once": match[1], **fields, "scope": ["capset:read"], **more}
 
 
-async def rows(here: Site) -> list[KeyRow]:
-    return [one for one in await here.kernel.store.keys.list() if one.name == "ci"]
+async def rows(server: Site) -> list[KeyRow]:
+    return [row for row in await server.kernel.store.keys.list() if row.name == "ci"]
 
 
 async def test_a_key_is_made_with_all_that_the_form_says(here: Site, client: httpx2.AsyncClient) -> None:
@@ -51,9 +51,9 @@ async def test_a_key_is_made_with_all_that_the_form_says(here: Site, client: htt
         "key/allowance/session/calls": "5",
         "key/allowance/run/cost": "1.5",
     }
-    made = await client.post("/keys", data=await form(client, **more))
-    assert made.status_code == 201, made.text
-    (key,) = set(SECRET.findall(made.text))
+    created = await client.post("/keys", data=await form(client, **more))
+    assert created.status_code == 201, created.text
+    (key,) = set(SECRET.findall(created.text))
     async with here.client(None, headers={"Authorization": f"Bearer {key}"}) as robot:
         me = (await robot.get("/v1/whoami")).json()
     assert (me["principal"], me["kind"], me["org"], me["agent"]) == ("robot", "agent", "acme", "foreman")
@@ -63,43 +63,43 @@ async def test_a_key_is_made_with_all_that_the_form_says(here: Site, client: htt
     assert me["allowance"]["session"]["calls"] == 5
     assert me["allowance"]["run"]["cost"] == 1.5
     page = await client.get(f"/keys/{me['key']}")
-    for shown in ("capset:call:kit.echo", "session_files:read", "seats = 3", "100/1h", "5 calls", "foreman"):
-        assert shown in page.text
+    for text in ("capset:call:kit.echo", "session_files:read", "seats = 3", "100/1h", "5 calls", "foreman"):
+        assert text in page.text
 
 
 async def test_a_key_is_shown_once_and_a_form_makes_one() -> None:
     log = io.BytesIO()
-    async with site(log=log) as here, here.client(None) as client:
-        await sign_in(client, await here.key("boss", scopes=ADMIN))
+    async with site(log=log) as server, server.client(None) as client:
+        await sign_in(client, await server.key("boss", scopes=ADMIN))
         sent = await form(client)
-        made = await client.post("/keys", data=sent)
-        (key,) = set(SECRET.findall(made.text))
-        assert (made.status_code, made.headers["cache-control"]) == (201, "no-store")
-        assert not {"location", "set-cookie"} & {*made.headers}
-        (row,) = await rows(here)
-        again = await client.post("/keys", data=sent)
-        assert (again.status_code, row.id in again.text) == (409, True)
-        assert len(await rows(here)) == 1
+        created = await client.post("/keys", data=sent)
+        (key,) = set(SECRET.findall(created.text))
+        assert (created.status_code, created.headers["cache-control"]) == (201, "no-store")
+        assert not {"location", "set-cookie"} & {*created.headers}
+        (row,) = await rows(server)
+        repeated = await client.post("/keys", data=sent)
+        assert (repeated.status_code, row.id in repeated.text) == (409, True)
+        assert len(await rows(server)) == 1
         changed = await client.post("/keys", data={**sent, "key/name": "other"})
         assert changed.status_code == 422
         for path in ("/keys", f"/keys/{row.id}", "/principals", "/principals/agent/robot", "/keys/new"):
             page = await client.get(path)
             assert (page.status_code, key in page.text) == (200, False)
-        for refused in (again, changed):
+        for refused in (repeated, changed):
             assert not SECRET.search(refused.text)
-        assert key not in str(await here.records())
-    written = log.getvalue()  # the whole of it: it is written some time after each answer
-    assert b'"/keys"' in written
-    assert key.encode() not in written
+        assert key not in str(await server.records())
+    logged = log.getvalue()  # the whole of it: it is written some time after each answer
+    assert b'"/keys"' in logged
+    assert key.encode() not in logged
 
 
 async def test_a_form_that_is_sent_twice_at_once_makes_one_key() -> None:
-    async with site() as here, here.client(None) as client:
-        await sign_in(client, await here.key("boss", scopes=ADMIN))
+    async with site() as server, server.client(None) as client:
+        await sign_in(client, await server.key("boss", scopes=ADMIN))
         sent = await form(client)
         answers = await asyncio.gather(*(client.post("/keys", data=sent) for _ in range(4)))
-        assert sorted(one.status_code for one in answers) == [201, 409, 409, 409]
-        assert len(await rows(here)) == 1
+        assert sorted(answer.status_code for answer in answers) == [201, 409, 409, 409]
+        assert len(await rows(server)) == 1
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,11 @@ async def test_a_form_that_asks_for_too_much_makes_no_key(
         assert "field-error" in refused.text
     elif field is not None:
         assert f'id="field-key/{field.replace("-", "/")}-error"' in refused.text
-    typed = [one for name, one in more.items() if name not in ("key/kind", "key/org", "scope", "once") and one]
+    typed = [
+        field_value
+        for name, field_value in more.items()
+        if name not in ("key/kind", "key/org", "scope", "once") and field_value
+    ]
     for value in typed:
         assert value.partition("\n")[0] in unescape(refused.text)
 
@@ -153,10 +157,12 @@ async def test_operators_choose_the_organisation(here: Site, client: httpx2.Asyn
         await sign_in(operator, here.keys["operator"])
         assert 'name="key/org"' in (await operator.get("/keys/new")).text
         for org in ("elsewhere", ""):
-            made = await operator.post("/keys", data=await form(operator, **{"key/org": org, "key/name": f"of {org}"}))
-            assert made.status_code == 201, made.text
-        found = {one.name: one.org for one in await here.kernel.store.keys.list()}
-        assert (found["of elsewhere"], found["of "]) == ("elsewhere", None)
+            created = await operator.post(
+                "/keys", data=await form(operator, **{"key/org": org, "key/name": f"of {org}"})
+            )
+            assert created.status_code == 201, created.text
+        orgs = {row.name: row.org for row in await here.kernel.store.keys.list()}
+        assert (orgs["of elsewhere"], orgs["of "]) == ("elsewhere", None)
         page = await operator.get("/keys", params={"org": "elsewhere"})
         assert ("of elsewhere" in page.text, "boss" in page.text) == (True, False)
         assert "elsewhere" in (await operator.get("/organisations")).text
@@ -166,7 +172,7 @@ async def test_operators_choose_the_organisation(here: Site, client: httpx2.Asyn
 
 async def test_those_who_do_not_administer_reach_their_own_key_only(here: Site) -> None:
     await here.key("carl", scopes=["capset:call"])
-    keys = {one.name: one.id for one in await here.kernel.store.keys.list()}
+    keys = {key.name: key.id for key in await here.kernel.store.keys.list()}
     async with here.client(None) as carl:
         await sign_in(carl, here.keys["carl"])
         account = await carl.get("/account")
@@ -178,9 +184,9 @@ async def test_those_who_do_not_administer_reach_their_own_key_only(here: Site) 
         assert (await carl.post("/keys", data=sent)).status_code == 403
         assert (await carl.post(f"/keys/{keys['boss']}/revoke", data={"token": token})).status_code == 403
         assert (await carl.get(f"/keys/{keys['carl']}")).status_code == 200
-        left = await carl.post(f"/keys/{keys['carl']}/revoke", data={"token": token})
-        assert (left.status_code, left.headers["location"]) == (303, "/login")
-        assert "Max-Age=0" in left.headers["set-cookie"]
+        signed_out = await carl.post(f"/keys/{keys['carl']}/revoke", data={"token": token})
+        assert (signed_out.status_code, signed_out.headers["location"]) == (303, "/login")
+        assert "Max-Age=0" in signed_out.headers["set-cookie"]
         assert (await carl.get("/account")).status_code == 303
     row = await here.kernel.store.keys.get(keys["carl"])
     assert row is not None
@@ -188,13 +194,13 @@ async def test_those_who_do_not_administer_reach_their_own_key_only(here: Site) 
 
 
 async def test_a_key_that_is_revoked_ends_the_sign_ins_with_it(here: Site, client: httpx2.AsyncClient) -> None:
-    made = await client.post("/keys", data=await form(client, scope=["capset:admin"], **{"key/name": EVIL}))
-    key = SECRET.findall(made.text)[0]
-    row = next(one for one in await here.kernel.store.keys.list() if one.name == EVIL)
+    created = await client.post("/keys", data=await form(client, scope=["capset:admin"], **{"key/name": EVIL}))
+    key = SECRET.findall(created.text)[0]
+    row = next(candidate for candidate in await here.kernel.store.keys.list() if candidate.name == EVIL)
     async with here.client(None) as second:
         await sign_in(second, key)
         assert (await second.get("/keys")).status_code == 200
-        revoked = await client.post(f"/keys/{row.id}/revoke", data={"token": token_of(made)}, follow_redirects=True)
+        revoked = await client.post(f"/keys/{row.id}/revoke", data={"token": token_of(created)}, follow_redirects=True)
         assert "is revoked." in revoked.text
         assert "<img" not in revoked.text
 
@@ -207,13 +213,13 @@ async def test_a_key_that_is_revoked_ends_the_sign_ins_with_it(here: Site, clien
 
 async def test_text_of_others_is_escaped(here: Site, client: httpx2.AsyncClient) -> None:
     await here.key("evil", principal=EVIL, attributes={"tier": EVIL + HIDDEN})
-    (row,) = [one for one in await here.kernel.store.keys.list() if one.name == "evil"]
-    made = await client.post("/keys", data=await form(client, **{"key/attributes": EVIL, "key/name": EVIL + HIDDEN}))
+    (row,) = [key for key in await here.kernel.store.keys.list() if key.name == "evil"]
+    created = await client.post("/keys", data=await form(client, **{"key/attributes": EVIL, "key/name": EVIL + HIDDEN}))
     principal = await client.get("/principals", params={"principal": EVIL})
     link = re.search(r'href="(/principals/user/[^"]+)"', principal.text)
     assert link is not None
     hidden = [principal, await client.get(link[1]), await client.get(f"/keys/{row.id}")]
-    pages = [made, *hidden, await client.get("/keys"), await client.get("/limits", params={"principal": EVIL})]
+    pages = [created, *hidden, await client.get("/keys"), await client.get("/limits", params={"principal": EVIL})]
     for page in pages:
         assert page.status_code in (200, 422), page.text
         assert "onerror=alert(1)&gt;{{7*7}}" in page.text

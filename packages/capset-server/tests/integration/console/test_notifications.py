@@ -19,10 +19,10 @@ BEA = {"person/team": "T1", "person/user": "U1", "person/principal": "bea", "per
 @pytest.fixture
 async def here() -> AsyncGenerator[Site]:
     """Give a server with an administrator of each of two organisations."""
-    async with site() as found:
-        await found.key("boss", scopes=ADMIN)
-        await found.key("spy", org="other", scopes=ADMIN)
-        yield found
+    async with site() as server:
+        await server.key("boss", scopes=ADMIN)
+        await server.key("spy", org="other", scopes=ADMIN)
+        yield server
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ async def client(here: Site) -> AsyncGenerator[httpx2.AsyncClient]:
         yield client
 
 
-async def people(here: Site, who: str = "boss") -> list[Mapping[str, Any]]:
-    async with here.client(who) as client:
+async def people(server: Site, user: str = "boss") -> list[Mapping[str, Any]]:
+    async with server.client(user) as client:
         return (await client.get("/v1/people")).json()["items"]
 
 

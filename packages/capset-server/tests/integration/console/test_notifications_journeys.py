@@ -16,26 +16,26 @@ pytestmark = [pytest.mark.browser, pytest.mark.spec("N18")]
 
 async def test_a_delivery_that_failed_is_sent_again(store: str, browser: Browser) -> None:
     async with (
-        receiver(answer(410), answer(204)) as there,
-        paying(there.hook(), store=store) as (here, http, session),
+        receiver(answer(410), answer(204)) as endpoint,
+        paying(endpoint.hook(), store=store) as (server, http, session),
     ):
-        await here.key("boss", scopes=ADMIN)
-        await here.key("spy", org="other", scopes=ADMIN)
+        await server.key("boss", scopes=ADMIN)
+        await server.key("spy", org="other", scopes=ADMIN)
         request = await asked(http, session)
-        await settled(here, "ops", request, "failed")
-        async with here.client(None) as spy:
-            await sign_in(spy, here.keys["spy"])
+        await settled(server, "ops", request, "failed")
+        async with server.client(None) as spy:
+            await sign_in(spy, server.keys["spy"])
             assert request not in (await spy.get("/deliveries")).text
-        async with here.client(None) as auditor:
-            await sign_in(auditor, await here.key("auditor", scopes=["capset:audit"]))
+        async with server.client(None) as auditor:
+            await sign_in(auditor, await server.key("auditor", scopes=["capset:audit"]))
             page = await auditor.get("/deliveries")
             assert (request in page.text, "/retry" in page.text) == (True, False)
-        async with signed_in(browser, here, "boss", "/deliveries?state=failed") as page:
+        async with signed_in(browser, server, "boss", "/deliveries?state=failed") as page:
             await expect(page.get_by_role("row", name="approval.requested")).to_contain_text("410")
             await hold_page(page)
             await page.get_by_role("button", name="Retry").click()
             await expect(page.get_by_role("status")).to_contain_text("Queued again")
-            await settled(here, "ops", request)
+            await settled(server, "ops", request)
             await page.reload()
             await expect(page.get_by_role("row", name="approval.requested")).to_contain_text("delivered")
             await page.goto("/people")

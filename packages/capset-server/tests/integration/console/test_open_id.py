@@ -26,15 +26,15 @@ CLIENT = ("console", "s3cr€t:/")
 
 @pytest.fixture(scope="module")
 async def authority() -> AsyncGenerator[Provider]:
-    async with provider() as found:
-        yield found
+    async with provider() as auth_server:
+        yield auth_server
 
 
 @pytest.fixture(scope="module")
 async def here(authority: Provider) -> AsyncGenerator[Site]:
-    async with protected(authority, None, client=CLIENT) as found:
-        authority.register(CLIENT[0], f"{found.url}{CALLBACK}", secret=CLIENT[1])
-        yield found
+    async with protected(authority, None, client=CLIENT) as server:
+        authority.register(CLIENT[0], f"{server.url}{CALLBACK}", secret=CLIENT[1])
+        yield server
 
 
 @pytest.fixture
@@ -70,23 +70,23 @@ async def test_a_code_is_asked_for_with_pkce_for_this_server(here: Site, browser
 
 @pytest.mark.spec("N1")
 async def test_somebody_signs_in_and_is_led_to_their_page(here: Site, browser_client: httpx2.AsyncClient) -> None:
-    said = await came_back(await asked(browser_client, "/approvals?status=all"))
-    back = await browser_client.get(CALLBACK, params=said)
+    params = await came_back(await asked(browser_client, "/approvals?status=all"))
+    back = await browser_client.get(CALLBACK, params=params)
     assert (back.status_code, back.headers["location"]) == (303, "/approvals?status=all")
     page = await browser_client.get("/approvals")
     assert (page.status_code, "user:grace" in page.text) == (200, True)
-    again = await browser_client.get(CALLBACK, params=said)
-    assert again.status_code == 401, "a code and its attempt are for once"
+    repeated = await browser_client.get(CALLBACK, params=params)
+    assert repeated.status_code == 401, "a code and its attempt are for once"
 
 
 @pytest.mark.spec("N1")
 async def test_a_page_whose_address_no_cookie_holds_does_not_keep_anybody_out(
     browser_client: httpx2.AsyncClient,
 ) -> None:
-    said = await came_back(await asked(browser_client, f"/audit?tool={'a' * 4_000}"))
-    kept = browser_client.cookies["capset_sign_in"]
-    assert len(f"capset_sign_in={kept}") <= 4_096, "what browsers keep at most (RFC 6265, 6.1)"
-    back = await browser_client.get(CALLBACK, params=said)
+    params = await came_back(await asked(browser_client, f"/audit?tool={'a' * 4_000}"))
+    cookie = browser_client.cookies["capset_sign_in"]
+    assert len(f"capset_sign_in={cookie}") <= 4_096, "what browsers keep at most (RFC 6265, 6.1)"
+    back = await browser_client.get(CALLBACK, params=params)
     assert (back.status_code, back.headers["location"]) == (303, "/")
 
 
@@ -96,12 +96,12 @@ async def test_a_sign_out_counts_while_the_provider_is_away(tmp_path: Path) -> N
     with socket.socket() as silent:  # nothing listens there
         silent.bind(("127.0.0.1", 0))
         away = f"http://127.0.0.1:{silent.getsockname()[1]}/jwks"
-    async with provider() as authority, protected(authority, None, client=CLIENT, store=store) as here:
-        issuer = Issuer(authority.issuer, None, away, public_url=here.url)
-        authority.register(CLIENT[0], f"{here.url}{CALLBACK}", secret=CLIENT[1])
+    async with provider() as authority, protected(authority, None, client=CLIENT, store=store) as server:
+        issuer = Issuer(authority.issuer, None, away, public_url=server.url)
+        authority.register(CLIENT[0], f"{server.url}{CALLBACK}", secret=CLIENT[1])
         async with (
             site(tokens=lambda kernel: Tokens(kernel, issuer), store=store) as restarted,
-            here.client(None, follow_redirects=False) as browser,
+            server.client(None, follow_redirects=False) as browser,
         ):
             await browser.get(CALLBACK, params=await came_back(await asked(browser)))
             assert (await browser.get("/approvals")).status_code == 200
@@ -121,19 +121,19 @@ async def test_a_sign_out_counts_while_the_provider_is_away(tmp_path: Path) -> N
 async def test_an_answer_that_is_not_to_the_attempt_signs_nobody_in(
     here: Site, browser_client: httpx2.AsyncClient, changed: dict[str, str]
 ) -> None:
-    said = await came_back(await asked(browser_client))
-    back = await browser_client.get(CALLBACK, params={**said, **changed})
+    params = await came_back(await asked(browser_client))
+    back = await browser_client.get(CALLBACK, params={**params, **changed})
     assert (back.status_code, "Sign in" in back.text) == (401, True)
     assert (await browser_client.get("/approvals")).status_code == 303
 
 
 @pytest.mark.spec("N1", "T47")
 async def test_a_code_of_another_browser_signs_nobody_in(here: Site, browser_client: httpx2.AsyncClient) -> None:
-    said = await came_back(await asked(browser_client))
+    params = await came_back(await asked(browser_client))
     async with here.client(None) as victim:
-        assert (await victim.get(CALLBACK, params=said)).status_code == 401
+        assert (await victim.get(CALLBACK, params=params)).status_code == 401
         await asked(victim)
-        assert (await victim.get(CALLBACK, params=said)).status_code == 401
+        assert (await victim.get(CALLBACK, params=params)).status_code == 401
 
 
 @pytest.mark.spec("N1", "T47")
@@ -155,10 +155,10 @@ async def test_a_code_of_another_browser_signs_nobody_in(here: Site, browser_cli
 async def test_an_id_token_for_something_else_is_refused(
     authority: Provider, browser_client: httpx2.AsyncClient, claims: dict[str, Any]
 ) -> None:
-    said = await came_back(await asked(browser_client))
+    params = await came_back(await asked(browser_client))
     authority.id_claims = claims
     try:
-        back = await browser_client.get(CALLBACK, params=said)
+        back = await browser_client.get(CALLBACK, params=params)
     finally:
         authority.id_claims = {}
     assert back.status_code == 401
@@ -169,10 +169,10 @@ async def test_an_id_token_for_something_else_is_refused(
 async def test_an_id_token_for_several_that_was_issued_to_this_client_signs_in(
     authority: Provider, browser_client: httpx2.AsyncClient
 ) -> None:
-    said = await came_back(await asked(browser_client))
+    params = await came_back(await asked(browser_client))
     authority.id_claims = {"aud": [CLIENT[0], "other"], "azp": CLIENT[0]}
     try:
-        back = await browser_client.get(CALLBACK, params=said)
+        back = await browser_client.get(CALLBACK, params=params)
     finally:
         authority.id_claims = {}
     assert (back.status_code, back.headers["location"]) == (303, "/")
@@ -198,11 +198,11 @@ BAD_ANSWERS: dict[str, tuple[Callable[[Provider, dict[str, Any]], Any], int]] = 
 async def test_a_bad_answer_of_the_provider_is_said_and_signs_nobody_in(
     authority: Provider, browser_client: httpx2.AsyncClient, answer: str
 ) -> None:
-    said = await came_back(await asked(browser_client))
+    params = await came_back(await asked(browser_client))
     change, status = BAD_ANSWERS[answer]
     authority.answered = lambda tokens: change(authority, tokens)
     try:
-        back = await browser_client.get(CALLBACK, params=said)
+        back = await browser_client.get(CALLBACK, params=params)
     finally:
         authority.answered = lambda tokens: tokens
     assert (back.status_code, "Sign in" in back.text) == (status, True)
@@ -211,11 +211,17 @@ async def test_a_bad_answer_of_the_provider_is_said_and_signs_nobody_in(
 
 @pytest.mark.spec("N1")
 async def test_an_endpoint_beyond_ascii_is_led_to_as_browsers_write_it() -> None:
-    async with provider() as own, protected(own, None, client=CLIENT) as found, found.client(None) as client:
-        own.described_as = {"authorization_endpoint": f"{own.issuer}/authorisé?a=→#here"}
+    async with (
+        provider() as auth_server,
+        protected(auth_server, None, client=CLIENT) as server,
+        server.client(None) as client,
+    ):
+        auth_server.described_as = {"authorization_endpoint": f"{auth_server.issuer}/authorisé?a=→#here"}
         answer = await client.get("/login/provider")
         assert answer.status_code == 303
-        assert answer.headers["location"].startswith(f"{own.issuer}/authoris%C3%A9?a=%E2%86%92&response_type=code")
+        assert answer.headers["location"].startswith(
+            f"{auth_server.issuer}/authoris%C3%A9?a=%E2%86%92&response_type=code"
+        )
 
 
 @pytest.mark.spec("N1")
@@ -234,8 +240,8 @@ async def test_a_provider_that_is_away_is_named_on_the_page() -> None:
     async with AsyncExitStack() as running:
         away = AsyncExitStack()
         authority = await away.enter_async_context(provider())
-        found = await running.enter_async_context(protected(authority, None, client=CLIENT))
-        client = await running.enter_async_context(found.client(None))
+        server = await running.enter_async_context(protected(authority, None, client=CLIENT))
+        client = await running.enter_async_context(server.client(None))
         await away.aclose()
         answer = await client.get("/login/provider")
     assert answer.status_code == Unreachable("").status

@@ -50,7 +50,7 @@ class Folder(BaseModel):
 
 def capabilities() -> list[Capability]:
     """Return 500 capabilities of two tools each; every fifth needs two others."""
-    made: list[Capability] = []
+    folders: list[Capability] = []
     for number in range(500):
 
         @tool(name=f"read_{number}", effect="read")
@@ -63,7 +63,7 @@ def capabilities() -> list[Capability]:
             """Write a file into a folder."""
             return path + folder.path
 
-        made.append(
+        folders.append(
             Capability(
                 f"folder_{number:03}",
                 title=f"Folder {number}",
@@ -71,10 +71,10 @@ def capabilities() -> list[Capability]:
                 category=f"category {number % 12}",
                 instructions="Read a file before you write it.",
                 tools=[read, write],
-                uses=made[-2:] if number % 5 == 4 else (),
+                uses=folders[-2:] if number % 5 == 4 else (),
             )
         )
-    return made
+    return folders
 
 
 @dataclass
@@ -125,15 +125,15 @@ class Large:
 
     def paths(self) -> list[str]:
         """Return a path to every page, and to those that have filters, with many of them."""
-        found: list[str] = []
-        for route in (one for one in PAGE_ROUTES if one.method == "GET"):
+        page_paths: list[str] = []
+        for route in (page_route for page_route in PAGE_ROUTES if page_route.method == "GET"):
             if route.path in LEFT_OUT:
                 continue
             noun = route.path.split("/")[1]
-            found.append(
+            page_paths.append(
                 _PARAMETER.sub(lambda part: self.named.get(f"{noun}/{part[1]}") or self.named[part[1]], route.path)  # noqa: B023 - called at once
             )
-        return [*found, *FILTERED]
+        return [*page_paths, *FILTERED]
 
     def previews(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the forms that show what would come of them, each with its path."""
@@ -183,18 +183,20 @@ FILTERED: Final = (
 @asynccontextmanager
 async def large(url: str) -> AsyncGenerator[Large]:
     """Serve a large database."""
-    known = digest(_PROMPT)
+    prompt_hash = digest(_PROMPT)
     async with opened_at(url) as store:
-        await store.lineage.record_payloads([PayloadRow(LARGE, known, PROFILE, "prompt", canonical(_PROMPT).decode())])
+        await store.lineage.record_payloads(
+            [PayloadRow(LARGE, prompt_hash, PROFILE, "prompt", canonical(_PROMPT).decode())]
+        )
     fill(url, sizes())
     with connected_to(url) as connection:
         connection.execute("DELETE FROM loose_parts")  # or the pages would be asked beside the sweep of 10,000
-        connection.execute(f"UPDATE links SET prompt_hash = '{known}'")
+        connection.execute(f"UPDATE links SET prompt_hash = '{prompt_hash}'")
     async with wholesale(url, [till, *capabilities()]) as shop:
-        found = Large(shop.here, known)
-        await found.prepare()
+        large_site = Large(shop.here, prompt_hash)
+        await large_site.prepare()
         with settled():
-            yield found
+            yield large_site
 
 
 @contextmanager
@@ -211,31 +213,31 @@ def settled() -> Generator[None]:
 
 async def took(client: httpx2.AsyncClient, path: str, form: Mapping[str, Any] | None = None) -> list[float]:
     """Return how many seconds each of some requests for a page took, fewest first; ``form`` is sent by ``POST``."""
-    found: list[float] = []
+    durations: list[float] = []
     for _ in range(TIMES):
         start = time.perf_counter()
         page = await client.request("GET" if form is None else "POST", path, data=form, follow_redirects=False)
-        found.append(time.perf_counter() - start)
+        durations.append(time.perf_counter() - start)
         assert page.status_code in (200, 303), (path, page.text[:2_000])
-    return sorted(found)
+    return sorted(durations)
 
 
 @pytest.mark.spec("N16", "N17", "N34")
 async def test_no_page_takes_long_with_much_in_the_database(tmp_path: Path) -> None:
     slow: dict[str, float] = {}
-    most = SECONDS * (1 if sizes() is FULL else 20)
-    async with large(f"sqlite:///{tmp_path}/x.db") as here:
-        asked_for = {"chief": [*((path, None) for path in here.paths()), *here.previews()]}
+    max_seconds = SECONDS * (1 if sizes() is FULL else 20)
+    async with large(f"sqlite:///{tmp_path}/x.db") as large_site:
+        asked_for = {"chief": [*((path, None) for path in large_site.paths()), *large_site.previews()]}
         asked_for["operator"] = [(path, None) for path in OPERATED]
-        for who, pages in asked_for.items():
-            async with reading(here.here, who) as client:
+        for user, pages in asked_for.items():
+            async with reading(large_site.here, user) as client:
                 for path, form in pages:
                     await took(client, path, form)
                     seconds = await took(client, path, form)
                     p95 = seconds[int(TIMES * 0.95) - 1]
                     print(f"{path[:70]:70} fastest {seconds[0] * 1000:6.1f} ms  p95 {p95 * 1000:6.1f} ms")
-                    if p95 > most:
-                        slow[f"{who} {path}"] = p95
+                    if p95 > max_seconds:
+                        slow[f"{user} {path}"] = p95
     assert slow == {}
 
 

@@ -22,10 +22,10 @@ from tests.helpers.server.support import Site
 
 @pytest.fixture(scope="module")
 async def shop() -> AsyncGenerator[Site]:
-    async with auditing() as found:
-        who = Principal("limited", org="acme", allowance=Allowance(limits=Limit(500, "1h")))
-        _, found.keys["limited"] = await create_key(found.kernel, "limited", who, scopes=["capset:admin"])
-        yield found
+    async with auditing() as server:
+        principal = Principal("limited", org="acme", allowance=Allowance(limits=Limit(500, "1h")))
+        _, server.keys["limited"] = await create_key(server.kernel, "limited", principal, scopes=["capset:admin"])
+        yield server
 
 
 @pytest.fixture
@@ -36,9 +36,9 @@ async def boss(shop: Site) -> AsyncGenerator[httpx2.AsyncClient]:
 
 def data_of(page: httpx2.Response, name: str) -> dict[str, Any]:
     """Return the data of a chart as the script reads it."""
-    found = re.search(rf'id="chart-{name}" data-chart="([^"]*)"', page.text)
-    assert found is not None, page.text
-    return json.loads(unescape(found[1]))
+    match = re.search(rf'id="chart-{name}" data-chart="([^"]*)"', page.text)
+    assert match is not None, page.text
+    return json.loads(unescape(match[1]))
 
 
 @pytest.mark.spec("N16")
@@ -48,9 +48,9 @@ async def test_the_time_line_leads_to_the_records_of_each_bar(shop: Site, boss: 
     (bar,) = re.findall(r'<tr class="went-wrong"><td class="nowrap"><a href="([^"]+)".*?</tr>', page.text)
     assert re.findall(r'<rect class="(\w+)"', page.text).count("ground") == 25
     assert {"succeeded", "refused", "failed"} <= {*re.findall(r'<rect class="(\w+)"', page.text)}
-    listed = await boss.get(unescape(bar))
-    assert listed.text.split("<tbody>", 1)[1].count("<tr") == 4
-    assert f'value="{session}"' in listed.text
+    listing = await boss.get(unescape(bar))
+    assert listing.text.split("<tbody>", 1)[1].count("<tr") == 4
+    assert f'value="{session}"' in listing.text
 
 
 @pytest.mark.spec("N16")
@@ -59,13 +59,13 @@ async def test_charts_have_the_numbers_of_the_summary_and_a_table_of_them(shop: 
     page = await boss.get("/audit/charts", params={"session": session})
     assert "is_partial" not in page.text
     assert "There are more calls" not in page.text
-    outcomes = {one["label"]: sum(one["values"]) for one in data_of(page, "outcomes")["series"]}
+    outcomes = {series["label"]: sum(series["values"]) for series in data_of(page, "outcomes")["series"]}
     assert outcomes == {"succeeded": 3, "failed": 1, "denied": 1}
-    decisions = {one["label"]: sum(one["values"]) for one in data_of(page, "decisions")["series"]}
+    decisions = {series["label"]: sum(series["values"]) for series in data_of(page, "decisions")["series"]}
     assert decisions == {"allow": 4, "deny": 1}
     latency = data_of(page, "latency")
-    assert [one["label"] for one in latency["series"]] == ["p50", "p95", "p99"]
-    assert all(len(one["values"]) == len(latency["x"]) for one in latency["series"])
+    assert [series["label"] for series in latency["series"]] == ["p50", "p95", "p99"]
+    assert all(len(series["values"]) == len(latency["x"]) for series in latency["series"])
     for title in ("How calls ended", "What policies decided", "How long calls took"):
         assert re.search(rf'aria-label="{title}[^"]*"><table>', page.text), title
     assert '<code>echo</code></a></td>\n<td><progress max="5" value="3"' in page.text
@@ -90,9 +90,9 @@ async def test_it_is_said_when_not_all_calls_are_counted(
 @pytest.mark.spec("N16")
 async def test_limits_are_shown_with_what_is_used(shop: Site, boss: httpx2.AsyncClient) -> None:
     async with reading(shop, "limited") as limited:
-        own = await limited.get("/audit/charts")
+        own_charts = await limited.get("/audit/charts")
     other = await boss.get("/audit/charts", params={"principal": "limited"})
-    for page in (own, other):
+    for page in (own_charts, other):
         assert "of user:limited" in page.text
         assert '<meter min="0" max="500.0"' in page.text
         assert "of 500" in page.text

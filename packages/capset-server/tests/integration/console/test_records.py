@@ -25,8 +25,8 @@ from tests.helpers.stores.sql.support import path_of, raw
 
 @pytest.fixture(scope="module")
 async def shop() -> AsyncGenerator[Site]:
-    async with auditing() as found:
-        yield found
+    async with auditing() as server:
+        yield server
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ async def test_records_are_filtered_and_the_form_keeps_the_values(shop: Site, bo
         page = await boss.get("/audit", params=filters)
         assert (page.status_code, rows(page)) == (200, count), filters
         for name, value in filters.items():
-            shown = f'value="{value}" selected' if name in ("outcome", "kind") else f'value="{value}'
-            assert shown in page.text, name
+            markup = f'value="{value}" selected' if name in ("outcome", "kind") else f'value="{value}'
+            assert markup in page.text, name
     page = await boss.get("/audit", params={"session": session, "tool": "echo"})
     assert f'href="/audit?tool=echo&amp;session={session}&amp;outcome=succeeded"' in page.text, "links narrow it"
     assert f'href="/audit/export?tool=echo&amp;session={session}&amp;format=csv"' in page.text
@@ -100,11 +100,11 @@ async def test_a_record_is_shown_in_full_with_its_proof(shop: Site, boss: httpx2
     for text in ("a word", "verified", record.hash, record.previous, f"{record.seq:,}", record.correlation):
         assert text in unescape(page.text), text
     assert f'href="/sessions/{session}"' in page.text
-    for one in (record.tool_hash, record.runtime_hash, record.static_hash, record.prompt_hash):
-        assert f'href="/fingerprints/{one}"' in page.text
+    for fingerprint in (record.tool_hash, record.runtime_hash, record.static_hash, record.prompt_hash):
+        assert f'href="/fingerprints/{fingerprint}"' in page.text
     async with shop.client("caller") as client:
-        asked = (await call(client, await make_session(client, "till"), "pay", to="bob")).json()
-    assert f'href="/approvals/{asked["approval"]}"' in (await boss.get(f"/audit/{asked['record']}")).text
+        answer = (await call(client, await make_session(client, "till"), "pay", to="bob")).json()
+    assert f'href="/approvals/{answer["approval"]}"' in (await boss.get(f"/audit/{answer['record']}")).text
     read = (await boss.get("/audit", params={"act": "log.read"})).text
     act = read.split("<tbody>", 1)[1].split('href="', 1)[1].split('"', 1)[0]
     assert "by" in (await boss.get(act)).text, "an act is a record, too"
@@ -126,10 +126,10 @@ async def test_what_is_hostile_is_shown_as_text(shop: Site, boss: httpx2.AsyncCl
         assert page.status_code == 200
         for text in ("<script>alert", "<img", "\u202e"):
             assert text not in page.text, (path, text)
-    listed = await boss.get("/audit", params={"session": session})
+    listing = await boss.get("/audit", params={"session": session})
     for text in TEXTS[:4]:
-        assert f"<code>{escape(text)}</code>" in listed.text
-    assert "a\\u{202e}b" in listed.text
+        assert f"<code>{escape(text)}</code>" in listing.text
+    assert "a\\u{202e}b" in listing.text
     for record in await shop.records(session=session):
         assert "<script>alert" not in (page := (await boss.get(f"/audit/{record.id}")).text)
         assert "<img" not in page
@@ -169,20 +169,20 @@ async def test_a_long_export_goes_on_and_ends_with_its_sign_in(tmp_path: Any, mo
         for number in range(7):
             await shop.kernel.audit.commit(entry(f"e{number}", org="acme", act=None, time=NOW))
         assert len((await boss.get("/audit/export")).text.splitlines()) == 7
-        knows, asked = shop.service.callers.knows, 0
+        knows, checks = shop.service.callers.knows, 0
 
-        async def revoked_at_the_second(*given: Any, **more: Any) -> bool:
-            nonlocal asked
-            asked += 1
-            if asked == 2:
-                (row,) = [one for one in await shop.kernel.store.keys.list() if one.name == "boss"]
+        async def revoked_at_the_second(*arguments: Any, **more: Any) -> bool:
+            nonlocal checks
+            checks += 1
+            if checks == 2:
+                (row,) = [key for key in await shop.kernel.store.keys.list() if key.name == "boss"]
                 await revoke_key(shop.kernel, row.id)
-            return await knows(*given, afresh=True)
+            return await knows(*arguments, afresh=True)
 
         monkeypatch.setattr(shop.service.callers, "knows", revoked_at_the_second)
         with pytest.raises(httpx2.RemoteProtocolError):
             await boss.get("/audit/export")
-        assert asked == 2
+        assert checks == 2
 
 
 async def walked(boss: httpx2.AsyncClient) -> tuple[httpx2.Response, int]:
@@ -216,8 +216,8 @@ async def test_the_chain_is_verified_part_by_part(tmp_path: Any, monkeypatch: py
         assert f"The chain is broken at record {changed.seq}." in page.text
         assert f"{changed.seq - 1} records before it hold." in page.text
         assert "every hash holds" not in page.text
-        shown = await boss.get(f"/audit/{changed.id}")
-        assert "does not hold" in shown.text
+        record_page = await boss.get(f"/audit/{changed.id}")
+        assert "does not hold" in record_page.text
 
 
 @pytest.mark.spec("N16", "N2")

@@ -19,8 +19,8 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture
 async def shop(store: str) -> AsyncGenerator[Site]:
-    async with auditing(store=store) as found:
-        yield found
+    async with auditing(store=store) as server:
+        yield server
 
 
 @pytest.mark.spec("N16")

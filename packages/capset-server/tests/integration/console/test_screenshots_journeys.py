@@ -47,12 +47,12 @@ async def taken(page: Page, folder: Path, name: str) -> None:
 @pytest.mark.spec("N19")
 async def test_twelve_pages_are_pictured(browser: Browser, tmp_path: Path) -> None:
     folder = FOLDER if os.environ.get("CAPSET_SCREENSHOTS") else tmp_path
-    async with shop(Call("pay", to="bob"), "Bob has his 5.", store=f"sqlite:///{tmp_path}/x.db") as found:
-        async with found.client("plain") as client:
+    async with shop(Call("pay", to="bob"), "Bob has his 5.", store=f"sqlite:///{tmp_path}/x.db") as server:
+        async with server.client("plain") as client:
             for to in ("alice", "carol"):
                 asking = await make_session(client, "till")
                 approval = await asked(client, asking, to=to)
-        async with found.client("boss") as client:
+        async with server.client("boss") as client:
             entry = {
                 "name": "payer",
                 "description": "Pays what is due.",
@@ -62,7 +62,7 @@ async def test_twelve_pages_are_pictured(browser: Browser, tmp_path: Path) -> No
             agent = (await client.post("/v1/agents", json=entry)).json()["id"]
             session = (await client.post("/v1/sessions", json={"agent_id": agent})).json()["id"]
         places = {"approval": approval, "agent": agent, "session": session}
-        async with signed_in(browser, found, "boss") as page:
+        async with signed_in(browser, server, "boss") as page:
             await page.set_viewport_size(SIZE)
             await page.goto(f"/sessions/{session}")
             await page.get_by_label("Message").fill("Pay bob, please")

@@ -18,30 +18,30 @@ NAMES = (HOSTILE.replace("/", "_"), "two\nlines", "..%2f", "a?b#c", "\u202egnp.e
 @pytest.fixture
 async def place() -> AsyncGenerator[tuple[Site, str, Visitor]]:
     """Give a server, a session, and its owner, who has signed in."""
-    async with shop() as found:
-        session = await session_of(found)
-        async with visitor(found) as page:
-            yield found, session, page
+    async with shop() as server:
+        session = await session_of(server)
+        async with visitor(server) as page:
+            yield server, session, page
 
 
 @pytest.mark.spec("N14")
 @pytest.mark.parametrize("name", NAMES)
 async def test_files_of_any_name_are_stored_shown_and_deleted(place: tuple[Site, str, Visitor], name: str) -> None:
-    found, session, page = place
+    server, session, page = place
     path = f"/sessions/{session}/files/in/{quote(name, safe='')}"
     assert (await page.put(path, b"one\ntwo\n")).status_code == 204
     folder = (await page.get(f"/sessions/{session}/files/in")).text
     assert quote(name, safe="") in folder
-    for shown in (folder, (await page.get(path)).text):
-        assert "<script>alert" not in shown
-        assert "<img src=x" not in shown
-        assert "\u202e" not in shown
+    for text in (folder, (await page.get(path)).text):
+        assert "<script>alert" not in text
+        assert "<img src=x" not in text
+        assert "\u202e" not in text
     got = await page.get(path, params={"download": "1"})
     assert (got.content, got.headers["content-type"]) == (b"one\ntwo\n", "application/octet-stream")
     assert got.headers["content-disposition"] == f"attachment; filename*=UTF-8''{quote(name, safe='')}"
     gone = await page.post(path, action="delete", version="1")
     assert gone.status_code == 200, gone.text
-    async with found.client("boss") as client:
+    async with server.client("boss") as client:
         assert (await client.get(f"/v1/sessions/{session}/files/in")).json()["items"] == []
 
 
@@ -76,8 +76,8 @@ async def test_a_file_that_was_changed_since_is_not_overwritten(place: tuple[Sit
     late = await page.post(path, action="save", version="1", content="my </textarea><b>text", newlines="lf")
     assert late.status_code == 412
     assert "my &lt;/textarea&gt;&lt;b&gt;text" in late.text, "it is not lost"
-    again = await page.post(path, action="save", version="", content="x", newlines="lf")
-    assert again.status_code == 412, "there is such a file"
+    repeated = await page.post(path, action="save", version="", content="x", newlines="lf")
+    assert repeated.status_code == 412, "there is such a file"
     assert "of somebody else" in (await page.get(path)).text
     only_new = await page.put(path, b"x", **{"if-none-match": "*"})
     assert (only_new.status_code, "alert" in only_new.text) == (412, True)
@@ -100,8 +100,8 @@ async def test_large_files_and_data_are_shown_in_part(place: tuple[Site, str, Vi
     _, session, page = place
     path = f"/sessions/{session}/files"
     await page.put(f"{path}/long.txt", b"line\n" * 20_000)
-    shown = (await page.get(f"{path}/long.txt")).text
-    assert "15,001 more lines" in shown
+    text = (await page.get(f"{path}/long.txt")).text
+    assert "15,001 more lines" in text
     await page.put(f"{path}/data.json", b'{"a":{"b":[1,2]}}')
     assert "    &#34;b&#34;: [" in (await page.get(f"{path}/data.json")).text
     await page.put(f"{path}/bytes", bytes(1_000))
@@ -114,10 +114,10 @@ async def test_large_files_and_data_are_shown_in_part(place: tuple[Site, str, Vi
 
 @pytest.mark.spec("N14")
 async def test_a_key_without_the_permission_reads_no_files(place: tuple[Site, str, Visitor]) -> None:
-    found, _, _ = place
-    await found.key("bare", scopes=["capset:admin"], permissions=())
-    session = await session_of(found, "bare")
-    async with visitor(found, "bare") as page:
+    server, _, _ = place
+    await server.key("bare", scopes=["capset:admin"], permissions=())
+    session = await session_of(server, "bare")
+    async with visitor(server, "bare") as page:
         refused = await page.get(f"/sessions/{session}/files/")
         assert (refused.status_code, "session_files:read" in refused.text) == (403, True)
 

@@ -28,31 +28,31 @@ MOVES = (
 @pytest.fixture
 async def talk(tmp_path: Path) -> AsyncGenerator[tuple[Site, str]]:
     """Give a server, and a session of ``boss`` with one turn and one file, both with a secret."""
-    async with shop(*MOVES, store=f"sqlite:///{tmp_path}/x.db") as found:
-        session = await session_of(found)
-        async with found.client("boss") as client:
+    async with shop(*MOVES, store=f"sqlite:///{tmp_path}/x.db") as server:
+        session = await session_of(server)
+        async with server.client("boss") as client:
             await client.post(f"/v1/sessions/{session}/messages", json={"content": "tell me"})
             await client.put(f"/v1/sessions/{session}/files/secret.txt", content=SECRET.encode())
-        await until_state(found, session, "turn.ended")
-        yield found, session
+        await until_state(server, session, "turn.ended")
+        yield server, session
 
 
 async def turn_of(page: Visitor, session: str) -> str:
-    found = re.search(r'id="turn-([0-9a-f-]+)"', (await page.get(f"/sessions/{session}")).text)
-    assert found is not None
-    return found[1]
+    match = re.search(r'id="turn-([0-9a-f-]+)"', (await page.get(f"/sessions/{session}")).text)
+    assert match is not None
+    return match[1]
 
 
 @pytest.mark.spec("N12")
 async def test_a_conversation_is_shown_whole(talk: tuple[Site, str]) -> None:
-    found, session = talk
-    async with visitor(found) as page:
-        shown = (await page.get(f"/sessions/{session}")).text
+    server, session = talk
+    async with visitor(server) as page:
+        rendered = (await page.get(f"/sessions/{session}")).text
         for text in ("tell me", "I think.", SECRET, "shout", "The end.", "tokens in", "Time line"):
-            assert text in shown, text
-        listed = (await page.get("/sessions")).text
-        assert f"/sessions/{session}" in listed
-        assert "Older" not in listed
+            assert text in rendered, text
+        listing = (await page.get("/sessions")).text
+        assert f"/sessions/{session}" in listing
+        assert "Older" not in listing
         line = (await page.get(f"/sessions/{session}/turns/{await turn_of(page, session)}")).text
         assert "<svg" in line
         assert "model, step 2" in line
@@ -62,12 +62,14 @@ async def test_a_conversation_is_shown_whole(talk: tuple[Site, str]) -> None:
 
 @pytest.mark.spec("N3", "N12")
 async def test_another_organisation_gets_nothing_from_any_path(talk: tuple[Site, str]) -> None:
-    found, session = talk
-    async with visitor(found) as mine:
+    server, session = talk
+    async with visitor(server) as mine:
         turn = await turn_of(mine, session)
-    routes = [one for module in (sessions, conversations, session_files, tool_calls) for one in module.ROUTES]
-    before = await found.kernel.store.events.latest([session])
-    async with visitor(found, "spy") as spy:
+    routes = [
+        page_route for module in (sessions, conversations, session_files, tool_calls) for page_route in module.ROUTES
+    ]
+    before = await server.kernel.store.events.latest([session])
+    async with visitor(server, "spy") as spy:
         tried = 0
         for route in routes:
             if "{id}" not in route.path:
@@ -87,17 +89,17 @@ async def test_another_organisation_gets_nothing_from_any_path(talk: tuple[Site,
                 assert SECRET not in answer.text, route
         assert tried > 15
         assert session not in (await spy.get("/sessions")).text
-        refused = await spy.post("/sessions", agent_id=found.keys["boss"][:20])
+        refused = await spy.post("/sessions", agent_id=server.keys["boss"][:20])
         assert refused.status_code == 404
-    assert await found.kernel.store.events.latest([session]) == before
-    async with visitor(found) as mine:
+    assert await server.kernel.store.events.latest([session]) == before
+    async with visitor(server) as mine:
         assert SECRET in (await mine.get(f"/sessions/{session}/files/secret.txt")).text
 
 
 @pytest.mark.spec("N2", "N14")
 async def test_nothing_is_changed_without_the_token_of_the_page(talk: tuple[Site, str]) -> None:
-    found, session = talk
-    async with visitor(found) as page:
+    server, session = talk
+    async with visitor(server) as page:
         page.token = "0" * 64
         path = f"/sessions/{session}/files/secret.txt"
         assert (await page.put(path, b"forged")).status_code == 403
@@ -110,28 +112,28 @@ async def test_nothing_is_changed_without_the_token_of_the_page(talk: tuple[Site
 async def read_stream(page: Visitor, path: str, *, until: str, last: str | None = None) -> tuple[str, str]:
     """Return what a stream says until some text has come, and the id of its last event."""
     headers = {"hx-request": "true"} | ({} if last is None else {"last-event-id": last})
-    said, last = "", last or ""
+    received, last = "", last or ""
     async with asyncio.timeout(60), page.client.stream("GET", path, headers=headers) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         async for line in answer.aiter_lines():
             last = line.removeprefix("id: ") if line.startswith("id: ") else last
-            said += line + "\n"
-            if until in said and not line:
+            received += line + "\n"
+            if until in received and not line:
                 break
-    return said, last
+    return received, last
 
 
 @pytest.mark.spec("N12")
 async def test_a_stream_goes_on_where_it_was_left(talk: tuple[Site, str]) -> None:
-    found, session = talk
-    async with visitor(found) as page:
+    server, session = talk
+    async with visitor(server) as page:
         path = f"/sessions/{session}/events"
         first, last = await read_stream(page, f"{path}?start=0&after=0", until="I think.")
         assert first.count("I think.") == 1
         rest, _ = await read_stream(page, f"{path}?start=0&after=0", until="The end.", last=last)
         assert "The end." in rest
         assert 'hx-swap="beforeend"><article' not in rest, "the turn is there already"
-        end = (await found.kernel.store.events.latest([session]))[session]
+        end = (await server.kernel.store.events.latest([session]))[session]
         await page.post(f"/sessions/{session}/messages", fragment=True, content="go on", once="a")
         more, _ = await read_stream(page, f"{path}?start=0&after={end}", until="More.")
         assert "The end." not in more
@@ -139,47 +141,47 @@ async def test_a_stream_goes_on_where_it_was_left(talk: tuple[Site, str]) -> Non
 
 @pytest.mark.spec("N12")
 async def test_a_stream_ends_with_its_sign_in(talk: tuple[Site, str]) -> None:
-    found, session = talk
-    async with visitor(found) as page:
+    server, session = talk
+    async with visitor(server) as page:
         path = f"/sessions/{session}/events?start=0&after=0"
         async with asyncio.timeout(60), page.client.stream("GET", path, headers={"hx-request": "true"}) as answer:
             async for line in answer.aiter_lines():
                 if "The end." in line:
-                    (row,) = [one for one in await found.kernel.store.keys.list() if one.name == "boss"]
-                    await revoke_key(found.kernel, row.id)
-        again = await page.get(path, fragment=True)
-        assert again.status_code == 401
-        assert SECRET not in again.text
+                    (row,) = [key for key in await server.kernel.store.keys.list() if key.name == "boss"]
+                    await revoke_key(server.kernel, row.id)
+        reconnected = await page.get(path, fragment=True)
+        assert reconnected.status_code == 401
+        assert SECRET not in reconnected.text
 
 
 @pytest.mark.realtime
 @pytest.mark.spec("N12", "T46")
 async def test_a_stream_tells_nothing_after_a_sign_out(talk: tuple[Site, str]) -> None:
-    found, session = talk
-    said, is_signed_in = "", True
-    async with visitor(found) as page, found.client("boss") as client:
+    server, session = talk
+    received, is_signed_in = "", True
+    async with visitor(server) as page, server.client("boss") as client:
         path = f"/sessions/{session}/events?start=0&after=0"
         async with asyncio.timeout(60), page.client.stream("GET", path, headers={"hx-request": "true"}) as answer:
             async for line in answer.aiter_lines():
-                said += line
+                received += line
                 if "The end." in line and is_signed_in:
                     is_signed_in = False
                     assert (await page.client.post("/logout")).url.path == "/login"
                     await asyncio.sleep(1.1)
                     await client.post(f"/v1/sessions/{session}/messages", json={"content": "go on"})
-        await until_state(found, session, "turn.ended")
-    assert "The end." in said
-    assert "More." not in said
+        await until_state(server, session, "turn.ended")
+    assert "The end." in received
+    assert "More." not in received
 
 
 @pytest.mark.spec("N12")
 async def test_a_form_that_is_sent_twice_begins_one_turn(talk: tuple[Site, str]) -> None:
-    found, session = talk
-    async with visitor(found) as page:
+    server, session = talk
+    async with visitor(server) as page:
         for _ in range(2):
             sent = await page.post(f"/sessions/{session}/messages", fragment=True, content="go on", once="same")
             assert sent.status_code == 200
-        types = await until_state(found, session, "turn.ended")
+        types = await until_state(server, session, "turn.ended")
         assert types.count("turn.started") == 2, "the first, and one more"
         forged = await page.post(f"/sessions/{session}/messages", fragment=True, content="go on", once="two €")
         assert forged.status_code == 422, "no page of ours has such a form"
@@ -190,29 +192,29 @@ async def test_a_form_that_is_sent_twice_begins_one_turn(talk: tuple[Site, str])
 @pytest.mark.spec("N12")
 async def test_a_turn_that_failed_for_the_moment_is_tried_again(tmp_path: Path) -> None:
     moves = (ScriptStep(fail="unavailable", repeat=1),)
-    async with shop(*moves, store=f"sqlite:///{tmp_path}/x.db") as found:
-        session = await session_of(found)
-        async with visitor(found) as page:
+    async with shop(*moves, store=f"sqlite:///{tmp_path}/x.db") as server:
+        session = await session_of(server)
+        async with visitor(server) as page:
             await page.post(f"/sessions/{session}/messages", content="hello", once="a")
-            await until_state(found, session, "turn.failed")
-            shown = (await page.get(f"/sessions/{session}")).text
-            assert "Try again" in shown
-            assert 'role="alert"' in shown
+            await until_state(server, session, "turn.failed")
+            rendered = (await page.get(f"/sessions/{session}")).text
+            assert "Try again" in rendered
+            assert 'role="alert"' in rendered
             turn = await turn_of(page, session)
             assert (await page.post(f"/sessions/{session}/turns/{turn}/resume", fragment=True)).status_code == 204
-            types = await until_state(found, session, "turn.failed")
+            types = await until_state(server, session, "turn.failed")
             assert "turn.retried" in types
 
 
 @pytest.mark.spec("N12")
 async def test_without_a_model_a_page_says_what_to_start_the_server_with() -> None:
-    async with shop() as found:
-        session = await session_of(found)
-        async with visitor(found) as page:
-            shown = (await page.get(f"/sessions/{session}")).text
-            assert "--model script:FILE" in shown
-            assert f"/sessions/{session}/call" in shown
-            assert 'id="composer"' not in shown
+    async with shop() as server:
+        session = await session_of(server)
+        async with visitor(server) as page:
+            rendered = (await page.get(f"/sessions/{session}")).text
+            assert "--model script:FILE" in rendered
+            assert f"/sessions/{session}/call" in rendered
+            assert 'id="composer"' not in rendered
             refused = await page.post(f"/sessions/{session}/messages", content="hello")
             assert refused.status_code == 501
 
@@ -220,48 +222,48 @@ async def test_without_a_model_a_page_says_what_to_start_the_server_with() -> No
 @pytest.mark.spec("N12")
 async def test_a_long_result_and_hostile_text_break_no_page(tmp_path: Path) -> None:
     moves = (Call("shout", times=150_000), HOSTILE)
-    async with shop(*moves, store=f"sqlite:///{tmp_path}/x.db") as found:
-        session = await session_of(found)
-        async with visitor(found) as page:
+    async with shop(*moves, store=f"sqlite:///{tmp_path}/x.db") as server:
+        session = await session_of(server)
+        async with visitor(server) as page:
             await page.post(f"/sessions/{session}/messages", content=HOSTILE, once="a")
-            await until_state(found, session, "turn.ended", "turn.failed")
-            shown = (await page.get(f"/sessions/{session}")).text
-            assert len(shown) < 100_000
-            assert "<script>alert" not in shown
-            assert "<img src=x" not in shown
-            assert "{{7*7}}" in shown
-            assert "\u202e" not in shown
-            (seq,) = set(re.findall(rf"/sessions/{session}/events/(\d+)", shown))
-            whole = (await page.get(f"/sessions/{session}/events/{seq}")).text
-            assert len(shown) < len(whole) < 8_000_000
-            assert "<script>alert" not in whole
+            await until_state(server, session, "turn.ended", "turn.failed")
+            rendered = (await page.get(f"/sessions/{session}")).text
+            assert len(rendered) < 100_000
+            assert "<script>alert" not in rendered
+            assert "<img src=x" not in rendered
+            assert "{{7*7}}" in rendered
+            assert "\u202e" not in rendered
+            (seq,) = set(re.findall(rf"/sessions/{session}/events/(\d+)", rendered))
+            full_text = (await page.get(f"/sessions/{session}/events/{seq}")).text
+            assert len(rendered) < len(full_text) < 8_000_000
+            assert "<script>alert" not in full_text
 
 
 @pytest.mark.spec("N12")
 async def test_a_long_turn_is_shown_from_its_beginning(talk: tuple[Site, str]) -> None:
-    found, session = talk
-    events, now = found.kernel.store.events, found.kernel.now()
+    server, session = talk
+    events, now = server.kernel.store.events, server.kernel.now()
     turn = TurnRow(session, "long", "here", "2099-01-01T00:00:00.000000Z", None)
     failed = NewEvent("turn.failed", "{}")
     await events.begin(turn, NewEvent("turn.started", '{"agent":"a","agent_version":1}'), now=now, interrupted=failed)
-    said = [NewEvent("text.delta", f'{{"step":1,"part":0,"text":"word {number} "}}') for number in range(3 * WINDOW)]
-    await events.append(turn, said, now=now, then=turn)
-    async with visitor(found) as page:
-        shown = (await page.get(f"/sessions/{session}")).text
-        assert "word 0 word 1 " in shown
-        assert f"word {3 * WINDOW - 1} " in shown
-        assert "The agent is at work." in shown
+    deltas = [NewEvent("text.delta", f'{{"step":1,"part":0,"text":"word {number} "}}') for number in range(3 * WINDOW)]
+    await events.append(turn, deltas, now=now, then=turn)
+    async with visitor(server) as page:
+        rendered = (await page.get(f"/sessions/{session}")).text
+        assert "word 0 word 1 " in rendered
+        assert f"word {3 * WINDOW - 1} " in rendered
+        assert "The agent is at work." in rendered
         line = (await page.get(f"/sessions/{session}/turns/long", params={"after": "0"})).text
         assert "model, step 1" in line
 
 
 @pytest.mark.spec("N12")
 async def test_a_session_is_moved_to_another_version_and_deleted(talk: tuple[Site, str]) -> None:
-    found, session = talk
-    async with found.client("boss") as client:
+    server, session = talk
+    async with server.client("boss") as client:
         agent = (await client.get(f"/v1/sessions/{session}")).json()["agent_id"]
         await client.patch(f"/v1/agents/{agent}", json={"description": "newer"}, headers=_MERGE)
-    async with visitor(found) as page:
+    async with visitor(server) as page:
         assert "Move it to another version" in (await page.get(f"/sessions/{session}/about")).text
         stale = await page.post(f"/sessions/{session}/move", version="2", seen="7")
         assert stale.status_code == 412
@@ -282,10 +284,10 @@ _MERGE = {"content-type": "application/merge-patch+json"}
 
 @pytest.mark.spec("N12")
 async def test_the_context_says_why_each_tool_is_not_in_play(talk: tuple[Site, str]) -> None:
-    found, session = talk
-    async with visitor(found) as page:
-        shown = (await page.get(f"/sessions/{session}/context")).text
-        assert "unlock" in shown
-        assert "vault:open" in shown
-        assert "write_todos" in shown
+    server, session = talk
+    async with visitor(server) as page:
+        rendered = (await page.get(f"/sessions/{session}/context")).text
+        assert "unlock" in rendered
+        assert "vault:open" in rendered
+        assert "write_todos" in rendered
         assert "Nothing to show" in (await page.get(f"/sessions/{session}/state")).text

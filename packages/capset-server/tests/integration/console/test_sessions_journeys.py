@@ -43,9 +43,9 @@ async def texts(place: Locator) -> list[str]:
 
 async def conversation_of_two_turns(browser: Browser, store: str) -> None:
     """Walk through a conversation whose agent pays once it may."""
-    async with shop(*PAYS, store=store) as found:
-        session = await session_of(found)
-        async with signed_in(browser, found, "boss", f"/sessions/{session}") as page:
+    async with shop(*PAYS, store=store) as server:
+        session = await session_of(server)
+        async with signed_in(browser, server, "boss", f"/sessions/{session}") as page:
             await expect(page.get_by_text("Nothing was said yet")).to_be_visible()
             await say(page, "Pay bob, please")
             log = page.get_by_role("log")
@@ -63,9 +63,9 @@ async def conversation_of_two_turns(browser: Browser, store: str) -> None:
             await expect(log.get_by_text("\\u{202e}")).to_be_visible()
             await expect(page.get_by_text("The agent waits")).to_have_count(0)
             await hold_page(page)
-            told = await texts(log)
+            live_texts = await texts(log)
             await page.reload()
-            assert await texts(log) == told, "the same, live and loaded"
+            assert await texts(log) == live_texts, "the same, live and loaded"
             await say(page, "Bye")
             await expect(page.get_by_role("log").get_by_text("Good bye.")).to_be_visible()
             await page.get_by_role("link", name="Time line").first.click()
@@ -81,13 +81,13 @@ async def test_a_conversation_with_an_approval_of_ones_own(browser: Browser, sto
 
 @pytest.mark.spec("N12")
 async def test_somebody_else_approves_in_another_browser(browser: Browser, store: str) -> None:
-    async with shop(*PAYS, store=store, own=False) as found:
-        session = await session_of(found, "plain")
-        async with signed_in(browser, found, "plain", f"/sessions/{session}") as page:
+    async with shop(*PAYS, store=store, own=False) as server:
+        session = await session_of(server, "plain")
+        async with signed_in(browser, server, "plain", f"/sessions/{session}") as page:
             await say(page, "Pay bob, please")
             await expect(page.get_by_text("You cannot approve this")).to_be_visible()
             await expect(page.get_by_role("button", name="Approve")).to_have_count(0)
-            async with signed_in(browser, found, "boss", "/approvals") as other:
+            async with signed_in(browser, server, "boss", "/approvals") as other:
                 await other.get_by_role("link", name="pay").first.click()
                 await other.get_by_role("button", name="Approve once").click()
                 await expect(other.get_by_text("approved").first).to_be_visible()
@@ -99,9 +99,9 @@ async def test_somebody_else_approves_in_another_browser(browser: Browser, store
 async def test_a_turn_is_reloaded_in_its_middle_cancelled_and_taken_back(browser: Browser, store: str) -> None:
     brake = Brake()
     moves = (ScriptStep(text="Wait for it.", calls=[ToolCall(tool="work")]), "It worked.", Call("work"), "Never said.")
-    async with shop(*moves, brake=brake, store=store) as found:
-        session = await session_of(found)
-        async with signed_in(browser, found, "boss", f"/sessions/{session}") as page:
+    async with shop(*moves, brake=brake, store=store) as server:
+        session = await session_of(server)
+        async with signed_in(browser, server, "boss", f"/sessions/{session}") as page:
             await say(page, "Work")
             log = page.get_by_role("log")
             await expect(log.get_by_text("half done")).to_be_visible()
@@ -126,21 +126,21 @@ async def test_a_turn_is_reloaded_in_its_middle_cancelled_and_taken_back(browser
 
 @pytest.mark.spec("N12")
 async def test_a_page_is_left_when_its_key_is_revoked(browser: Browser, store: str) -> None:
-    async with shop("Hi.", store=store) as found:
-        session = await session_of(found)
-        async with signed_in(browser, found, "boss", f"/sessions/{session}") as page:
+    async with shop("Hi.", store=store) as server:
+        session = await session_of(server)
+        async with signed_in(browser, server, "boss", f"/sessions/{session}") as page:
             await say(page, "Hello")
             await expect(page.get_by_role("log").get_by_text("Hi.")).to_be_visible()
-            (row,) = [one for one in await found.kernel.store.keys.list() if one.name == "boss"]
-            await revoke_key(found.kernel, row.id)
+            (row,) = [key for key in await server.kernel.store.keys.list() if key.name == "boss"]
+            await revoke_key(server.kernel, row.id)
             await expect(page.get_by_role("heading", name="Sign in")).to_be_visible(timeout=15_000)
 
 
 @pytest.mark.spec("N13")
 async def test_a_tool_is_called_by_a_form(browser: Browser, store: str) -> None:
-    async with shop(store=store) as found:
-        session = await session_of(found)
-        async with signed_in(browser, found, "boss", f"/sessions/{session}") as page:
+    async with shop(store=store) as server:
+        session = await session_of(server)
+        async with signed_in(browser, server, "boss", f"/sessions/{session}") as page:
             await expect(page.get_by_text("This server has no model")).to_be_visible()
             await hold_page(page)
             await page.get_by_role("main").get_by_role("link", name="Call a tool").first.click()
@@ -165,9 +165,9 @@ async def test_a_tool_is_called_by_a_form(browser: Browser, store: str) -> None:
 @pytest.mark.spec("N14")
 async def test_a_file_is_uploaded_edited_downloaded_and_deleted(browser: Browser, store: str) -> None:
     name = 'a"><img src=x onerror=alert(1)>.txt'
-    async with shop(store=store) as found:
-        session = await session_of(found)
-        async with signed_in(browser, found, "boss", f"/sessions/{session}/files/") as page:
+    async with shop(store=store) as server:
+        session = await session_of(server)
+        async with signed_in(browser, server, "boss", f"/sessions/{session}/files/") as page:
             await expect(page.get_by_text("No files here")).to_be_visible()
             await page.get_by_label("Upload").set_input_files(
                 {"name": name, "mimeType": "text/html", "buffer": b"<script>alert(1)</script>\none\n"}
@@ -190,9 +190,9 @@ async def test_a_file_is_uploaded_edited_downloaded_and_deleted(browser: Browser
 
 @pytest.mark.spec("N14")
 async def test_other_things_are_shown_beside_the_conversation(browser: Browser, store: str) -> None:
-    async with shop("Hi.", store=store) as found:
-        session = await session_of(found)
-        async with signed_in(browser, found, "boss", "/sessions") as page:
+    async with shop("Hi.", store=store) as server:
+        session = await session_of(server)
+        async with signed_in(browser, server, "boss", "/sessions") as page:
             await hold_page(page)
             await page.get_by_role("link", name="New session").click()
             await hold_page(page)

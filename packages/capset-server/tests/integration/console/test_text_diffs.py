@@ -15,20 +15,20 @@ TEXTS = st.lists(st.sampled_from("abc"), max_size=30).map("\n".join)
 
 @given(TEXTS, TEXTS)
 def test_what_is_removed_and_added_makes_one_of_the_other(before: str, after: str) -> None:
-    found = diff_lines(before, after)
-    assert (found == []) == (before == after)
+    diff = diff_lines(before, after)
+    assert (diff == []) == (before == after)
     for sign, text in (("-", before), ("+", after)):
-        told = [one.text for one in found if one.sign in (" ", sign)]
-        left = iter(text.splitlines())
-        assert all(one in left for one in told), "in their order"
-    removed, added = (sum(one.sign == sign for one in found) for sign in "-+")
+        lines = [line.text for line in diff if line.sign in (" ", sign)]
+        remaining = iter(text.splitlines())
+        assert all(line in remaining for line in lines), "in their order"
+    removed, added = (sum(line.sign == sign for line in diff) for sign in "-+")
     assert added - removed == len(after.splitlines()) - len(before.splitlines())
 
 
 def test_what_is_the_same_is_left_out_with_its_count() -> None:
     before = "\n".join(map(str, range(20)))
-    found = diff_lines(before, before.replace("10", "ten"))
-    assert [(one.sign, one.text) for one in found] == [
+    diff = diff_lines(before, before.replace("10", "ten"))
+    assert [(line.sign, line.text) for line in diff] == [
         ("…", "8 lines are the same"),
         (" ", "8"),
         (" ", "9"),
@@ -43,8 +43,8 @@ def test_what_is_the_same_is_left_out_with_its_count() -> None:
 def test_what_is_very_long_is_cut_off_or_not_compared() -> None:
     (cut,) = diff_lines("", "x" * 3_000)
     assert cut.text.endswith("1,000 characters more")
-    (told,) = diff_lines("a\n" * 3_000, "b\n")
-    assert (told.sign, "not compared" in told.text) == ("…", True)
+    (line,) = diff_lines("a\n" * 3_000, "b\n")
+    assert (line.sign, "not compared" in line.text) == ("…", True)
 
 
 def different_texts() -> tuple[str, str]:
@@ -62,8 +62,8 @@ def similar_texts() -> tuple[str, str]:
 
 
 def test_long_texts_are_shown_in_part() -> None:
-    shown = diff_lines(*different_texts())
-    assert (len(shown), shown[-1].sign) == (301, "…")
+    diff = diff_lines(*different_texts())
+    assert (len(diff), diff[-1].sign) == (301, "…")
     changes = [(line.sign, line.text) for line in diff_lines(*similar_texts()) if line.sign in "+-"]
     assert changes == [("-", "one"), ("+", "line 100"), ("-", "line 700"), ("+", "other")]
 

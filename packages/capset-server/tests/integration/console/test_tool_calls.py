@@ -14,10 +14,10 @@ from tests.helpers.server.support import Site
 @pytest.fixture
 async def place() -> AsyncGenerator[tuple[Site, str, Visitor]]:
     """Give a server without a model, a session, and its owner, who has signed in."""
-    async with shop() as found:
-        session = await session_of(found)
-        async with visitor(found) as page:
-            yield found, session, page
+    async with shop() as server:
+        session = await session_of(server)
+        async with visitor(server) as page:
+            yield server, session, page
 
 
 @pytest.mark.spec("N13")
@@ -43,13 +43,13 @@ async def test_a_form_is_made_of_the_schema_and_its_errors_stand_at_the_fields(
 
 @pytest.mark.spec("N13")
 async def test_results_and_refusals_are_shown(place: tuple[Site, str, Visitor]) -> None:
-    found, session, page = place
+    server, session, page = place
     path = f"/sessions/{session}/call"
     done = await page.post(path, tool="shout")
     assert "done" in done.text
     assert "<script>alert" not in done.text
     assert "\\u{202e}" in done.text
-    record = await found.record(tool="shout")
+    record = await server.record(tool="shout")
     assert f"/audit/{record.id}" in done.text
     failed = await page.post(path, {"arguments/text": HOSTILE}, tool="refuse")
     assert "refused_politely" in failed.text
@@ -73,16 +73,16 @@ async def test_a_result_of_ten_megabytes_breaks_no_page(place: tuple[Site, str, 
 async def test_a_call_is_made_again_once_it_is_approved(place: tuple[Site, str, Visitor]) -> None:
     _, session, page = place
     path = f"/sessions/{session}/call"
-    asked = await page.post(path, {"arguments/to": "bob", "arguments/amount": "3"}, tool="pay")
-    assert "needs an approval" in asked.text
-    approval = re.search(r'name="approval" value="([0-9a-f-]+)"', asked.text)
+    pending = await page.post(path, {"arguments/to": "bob", "arguments/amount": "3"}, tool="pay")
+    assert "needs an approval" in pending.text
+    approval = re.search(r'name="approval" value="([0-9a-f-]+)"', pending.text)
     assert approval is not None
-    again = {"tool": "pay", "again": '{"to": "bob", "amount": 3}', "approval": approval[1]}
-    early = await page.post(path, again)
+    form = {"tool": "pay", "again": '{"to": "bob", "amount": 3}', "approval": approval[1]}
+    early = await page.post(path, form)
     assert "bob has 3" not in early.text
     decided = await page.post(f"/sessions/{session}/approvals/{approval[1]}", fragment=True, answer="approve")
     assert "approved" in decided.text
-    assert "bob has 3" in (await page.post(path, again)).text
+    assert "bob has 3" in (await page.post(path, form)).text
     for text in ("[", "[" * 100_000):
         broken = await page.post(path, tool="pay", again=text, approval=approval[1])
         assert broken.status_code == 422, text[:9]
@@ -92,17 +92,17 @@ async def test_a_call_is_made_again_once_it_is_approved(place: tuple[Site, str, 
 async def test_a_used_up_limit_says_when_it_is_free_again(place: tuple[Site, str, Visitor]) -> None:
     _, session, page = place
     path = f"/sessions/{session}/call"
-    asked = None
+    answer = None
     for _ in range(2):
-        asked = await page.post(path, {"arguments/to": "bob"}, tool="donate")
-        approval = re.search(r'name="approval" value="([0-9a-f-]+)"', asked.text)
+        answer = await page.post(path, {"arguments/to": "bob"}, tool="donate")
+        approval = re.search(r'name="approval" value="([0-9a-f-]+)"', answer.text)
         if approval is None:
             break
         await page.post(f"/sessions/{session}/approvals/{approval[1]}", fragment=True, answer="approve")
-        asked = await page.post(path, tool="donate", again='{"to": "bob"}', approval=approval[1])
-    assert asked is not None
-    assert ">refused<" in asked.text
-    assert "try again in" in asked.text
+        answer = await page.post(path, tool="donate", again='{"to": "bob"}', approval=approval[1])
+    assert answer is not None
+    assert ">refused<" in answer.text
+    assert "try again in" in answer.text
 
 
 @pytest.mark.spec("N6", "N13")
@@ -110,6 +110,6 @@ async def test_what_is_decided_beside_a_call_is_shown_whole_or_said_to_be_cut(pl
     _, session, page = place
     for length, cut in ((10_000, False), (30_000, True)):
         fields = {"arguments/to": "x" * length + " the end", "arguments/amount": "3"}
-        asked = (await page.post(f"/sessions/{session}/call", fields, tool="pay")).text
-        card = asked[asked.index('class="approval pending"') :].split("Call again")[0].split('name="again"')[0]
+        rendered = (await page.post(f"/sessions/{session}/call", fields, tool="pay")).text
+        card = rendered[rendered.index('class="approval pending"') :].split("Call again")[0].split('name="again"')[0]
         assert ("the end" in card, "Show all of them</a> before you decide" in card) == (not cut, cut)

@@ -10,8 +10,8 @@ from capset_server.console.tool_differences import Row, compare_tools
 
 
 def changed(before: str, after: str) -> list[Row]:
-    found = compare_tools({"name": "t", "description": before}, {"name": "t", "description": after})
-    return [one for one in found.rows if one.kind not in ("same", "skipped")]
+    difference = compare_tools({"name": "t", "description": before}, {"name": "t", "description": after})
+    return [row for row in difference.rows if row.kind not in ("same", "skipped")]
 
 
 def test_lines_stand_beside_each_other() -> None:
@@ -21,8 +21,8 @@ def test_lines_stand_beside_each_other() -> None:
 
 
 def test_one_side_may_be_missing() -> None:
-    assert {one.kind for one in compare_tools(None, {"name": "t"}).rows} == {"added"}
-    assert {one.kind for one in compare_tools({"name": "t"}, None).rows} == {"removed"}
+    assert {row.kind for row in compare_tools(None, {"name": "t"}).rows} == {"added"}
+    assert {row.kind for row in compare_tools({"name": "t"}, None).rows} == {"removed"}
     assert compare_tools(None, None).rows == ()
 
 
@@ -32,9 +32,9 @@ def test_hidden_characters_and_letters_that_look_alike_are_spelled_out() -> None
 
 
 def test_far_lines_are_left_out() -> None:
-    lines = [str(one) for one in range(50)]
-    found = compare_tools({"description": "\n".join(lines)}, {"description": "\n".join(["x", *lines[1:-1], "y"])})
-    kinds = [one.kind for one in found.rows]
+    lines = [str(number) for number in range(50)]
+    difference = compare_tools({"description": "\n".join(lines)}, {"description": "\n".join(["x", *lines[1:-1], "y"])})
+    kinds = [row.kind for row in difference.rows]
     assert (kinds.count("skipped"), kinds.count("changed"), len(kinds)) == (1, 2, 10)
 
 
@@ -45,9 +45,13 @@ def different_texts() -> tuple[str, str]:
 
 
 def test_large_ones_are_bounded_and_what_is_left_out_is_counted() -> None:
-    found = compare_tools({"description": "a\n" * 60_000}, {"description": "b\n" * 60_000})
-    assert (len(found.rows), found.more > 50_000) == (300, True)
-    (row,) = [one for one in compare_tools({"name": "x" * 200_000}, {"name": "y"}).rows if one.kind == "changed"]
+    difference = compare_tools({"description": "a\n" * 60_000}, {"description": "b\n" * 60_000})
+    assert (len(difference.rows), difference.more > 50_000) == (300, True)
+    (row,) = [
+        candidate
+        for candidate in compare_tools({"name": "x" * 200_000}, {"name": "y"}).rows
+        if candidate.kind == "changed"
+    ]
     assert len(row.before or "") < 2_100
     assert changed(*different_texts())
 

@@ -26,7 +26,7 @@ async def state_of(owned: Owned) -> Mapping[str, Any]:
         "agent": await store.agents.get("acme", owned.agent),
         "session": await store.sessions.get(owned.session),
         "approval": await kernel.approvals.get(owned.approval, org="acme"),
-        "keys": [one for one in await store.keys.list() if one.org == "acme"],
+        "keys": [key for key in await store.keys.list() if key.org == "acme"],
         "files": await kernel.find_session(owned.session),
         "records": len((await kernel.audit.query(AuditQuery(org="acme", limit=1_000))).items),
     }
@@ -35,9 +35,9 @@ async def state_of(owned: Owned) -> Mapping[str, Any]:
 async def signed_in(client: httpx2.AsyncClient, key: str) -> str:
     """Sign in, and return the token of the forms of the pages."""
     page = await client.post("/login", data={"key": key}, follow_redirects=True)
-    found = re.search(r'data-token="([0-9a-f]{64})"', page.text)
-    assert found is not None, page.text
-    return found[1]
+    match = re.search(r'data-token="([0-9a-f]{64})"', page.text)
+    assert match is not None, page.text
+    return match[1]
 
 
 @pytest.mark.spec("N3", "T46")
@@ -48,8 +48,8 @@ async def test_another_organisation_reads_nothing(owned: Owned, route: PageRoute
         await signed_in(client, owned.site.keys["spy"])
         answer = await client.get(path)
         assert answer.status_code in (200, 303, 400, 403, 404, 409, 422), answer.text
-        asked = answer.text.replace(path, "").replace(path.replace("/", "%2F"), "")
-        assert MARK not in asked.replace(f"'{MARK}'", "").replace(f"&#39;{MARK}&#39;", "")
+        text = answer.text.replace(path, "").replace(path.replace("/", "%2F"), "")
+        assert MARK not in text.replace(f"'{MARK}'", "").replace(f"&#39;{MARK}&#39;", "")
 
 
 @pytest.mark.spec("N3", "T46")

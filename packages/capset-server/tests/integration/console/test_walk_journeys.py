@@ -18,7 +18,9 @@ async def test_no_page_has_a_serious_fault(owned: Owned, browser: Browser) -> No
     await owned.site.key("chief", scopes=["capset:admin"])
     looked: set[str] = set()
     async with signed_in(browser, owned.site, "chief") as page, owned.site.client(None) as client:
-        client.cookies.update({one.get("name", ""): one.get("value", "") for one in await page.context.cookies()})
+        client.cookies.update(
+            {cookie.get("name", ""): cookie.get("value", "") for cookie in await page.context.cookies()}
+        )
         for route in READS:
             path = owned.path_of(route)
             if await is_page(client, path):

@@ -27,19 +27,19 @@ async def test_loopback_has_three_names_and_every_port(shared: Site, host: str) 
 
 @pytest.mark.spec("P14")
 async def test_the_last_of_two_hosts_does_not_let_the_first_in(shared: Site) -> None:
-    own = f"127.0.0.1:{shared.port}"
-    for first, second in (("evil.example", own), (own, "evil.example")):
+    own_host = f"127.0.0.1:{shared.port}"
+    for first, second in (("evil.example", own_host), (own_host, "evil.example")):
         answer = await ask(shared, "GET", "/v1/agents", host=f"{first}\r\nhost: {second}")
         assert answer.status in (400, 421), (first, second)
 
 
 @pytest.mark.spec("P14")
 async def test_other_hosts_can_be_allowed() -> None:
-    async with site(names=AllowedHosts.of("0.0.0.0", ["API.example"])) as here:
+    async with site(names=AllowedHosts.of("0.0.0.0", ["API.example"])) as server:
         for host, status in (("api.example", 200), ("api.example:443", 200), ("a.nobody", 421), ("localhost", 421)):
-            assert (await ask(here, "GET", "/v1/agents", host=host)).status == status
-    async with site(names=AllowedHosts.of("0.0.0.0", ["*"])) as here:
-        assert (await ask(here, "GET", "/v1/agents", host="whatever.example")).status == 200
+            assert (await ask(server, "GET", "/v1/agents", host=host)).status == status
+    async with site(names=AllowedHosts.of("0.0.0.0", ["*"])) as server:
+        assert (await ask(server, "GET", "/v1/agents", host="whatever.example")).status == 200
 
 
 @pytest.mark.spec("P14")
@@ -69,9 +69,9 @@ async def test_a_page_from_elsewhere_may_not_ask(shared: Site, origin: str) -> N
 
 @pytest.mark.spec("P14")
 async def test_a_page_of_its_own_and_an_allowed_one_may_ask() -> None:
-    async with site(names=AllowedHosts.of("127.0.0.1", origins=["https://Console.example/"])) as here:
-        for origin in (here.url, "https://console.example"):
-            async with here.client(headers={"Origin": origin}) as client:
+    async with site(names=AllowedHosts.of("127.0.0.1", origins=["https://Console.example/"])) as server:
+        for origin in (server.url, "https://console.example"):
+            async with server.client(headers={"Origin": origin}) as client:
                 assert (await client.get("/v1/agents")).status_code == 200
 
 
@@ -96,7 +96,7 @@ async def test_no_answer_opens_anything_to_other_pages(shared: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "own"),
+    ("host", "is_local"),
     [
         ("127.0.0.1", True),
         ("127.8.8.8", True),
@@ -109,5 +109,5 @@ async def test_no_answer_opens_anything_to_other_pages(shared: Site) -> None:
         ("", False),
     ],
 )
-def test_loopback_is_known(host: str, own: bool) -> None:
-    assert is_loopback(host) is own
+def test_loopback_is_known(host: str, is_local: bool) -> None:
+    assert is_loopback(host) is is_local

@@ -52,8 +52,8 @@ async def test_a_broken_body_is_told_so(shared: Site, asker: httpx2.AsyncClient,
 @pytest.mark.parametrize("path", ["/v1/agents", "/v1/sessions", "/v1/sessions/ID/calls"])
 async def test_a_body_that_is_no_object_does_not_fit(asker: httpx2.AsyncClient, path: str, body: bytes) -> None:
     path = path.replace("ID", await make_session(asker))
-    said = problem(await asker.post(path, content=body, headers={"Content-Type": JSON}), 422, "invalid_arguments")
-    assert said["detail"] == "The body must be a JSON object"
+    refusal = problem(await asker.post(path, content=body, headers={"Content-Type": JSON}), 422, "invalid_arguments")
+    assert refusal["detail"] == "The body must be a JSON object"
 
 
 @pytest.mark.spec("P15")
@@ -92,8 +92,8 @@ async def test_json_may_say_more_of_itself(asker: httpx2.AsyncClient, content_ty
 
 @pytest.mark.spec("P15")
 async def test_a_body_has_a_bound_declared_or_not() -> None:
-    async with site(limits=SMALL) as here:
-        async with here.client() as client:
+    async with site(limits=SMALL) as server:
+        async with server.client() as client:
             session = await make_session(client)
             fits = json.dumps({"tool": "echo", "arguments": {"text": "a" * 90_000}}).encode()
             url = f"/v1/sessions/{session}/calls"
@@ -109,13 +109,13 @@ async def test_a_body_has_a_bound_declared_or_not() -> None:
                     response = await client.post(path, content=content, headers={"Content-Type": JSON})
                     problem(response, 413, "body_too_large")
                     assert response.headers["connection"] == "close"
-            records = await here.records()
+            records = await server.records()
         assert len(records) == 1, "what is too large reaches no tool"
 
 
 @pytest.mark.spec("P15", "P25")
 async def test_a_file_has_a_bound_of_its_own() -> None:
-    async with site(limits=SMALL) as here, here.client() as client:
+    async with site(limits=SMALL) as server, server.client() as client:
         url = f"/v1/sessions/{await make_session(client)}/files/a.bin"
         assert (await client.put(url, content=b"a" * 200_000)).status_code == 200
         problem(await client.put(url, content=b"b" * 200_001), 413, "body_too_large")
@@ -124,67 +124,69 @@ async def test_a_file_has_a_bound_of_its_own() -> None:
 
 @pytest.mark.spec("P15")
 async def test_a_client_that_keeps_sending_reads_why_it_was_refused() -> None:
-    async with site(limits=SMALL) as here, line(here) as there:
-        await there.send(
-            request(here, "POST", "/v1/agents", content_type=JSON).replace(b"length: 0", b"length: 9000000")
+    async with site(limits=SMALL) as server, line(server) as connection:
+        await connection.send(
+            request(server, "POST", "/v1/agents", content_type=JSON).replace(b"length: 0", b"length: 9000000")
         )
         for _ in range(90):
-            await there.send(b"a" * 100_000)
-        answer = await there.answer()
+            await connection.send(b"a" * 100_000)
+        answer = await connection.answer()
         checked_problem(answer.body, answer.headers, 413, "body_too_large")
-        assert await there.closed()
+        assert await connection.closed()
 
 
 @pytest.mark.spec("P15")
 async def test_a_body_that_stops_coming_is_given_up() -> None:
-    async with site(limits=SMALL) as here, line(here) as there:
-        await there.send(request(here, "POST", "/v1/agents", content_type=JSON).replace(b"length: 0", b"length: 50"))
-        await there.send(b'{"name":')
-        answer = await there.answer()
+    async with site(limits=SMALL) as server, line(server) as connection:
+        await connection.send(
+            request(server, "POST", "/v1/agents", content_type=JSON).replace(b"length: 0", b"length: 50")
+        )
+        await connection.send(b'{"name":')
+        answer = await connection.answer()
         checked_problem(answer.body, answer.headers, 408, "request_timeout")
-        assert await there.closed()
+        assert await connection.closed()
 
 
 @pytest.mark.spec("P15")
 async def test_a_body_that_nobody_reads_does_not_hold_the_connection_for_ever() -> None:
-    async with site(limits=SMALL) as here, line(here) as there:
-        head = request(here, "POST", "/v1/agents", key=None).replace(b"length: 0", b"length: 5000")
-        await there.send(head + b"a")
-        assert (await there.answer()).status == 401
-        await there.send(b"a")
-        assert await there.closed()
+    async with site(limits=SMALL) as server, line(server) as connection:
+        head = request(server, "POST", "/v1/agents", key=None).replace(b"length: 0", b"length: 5000")
+        await connection.send(head + b"a")
+        assert (await connection.answer()).status == 401
+        await connection.send(b"a")
+        assert await connection.closed()
 
 
 @pytest.mark.spec("P15")
 async def test_a_connection_goes_on_after_a_refused_request_with_a_body() -> None:
-    async with site(limits=SMALL) as here, line(here) as there:
-        await there.send(request(here, "POST", "/v1/agents", b"a" * 50_000, key=None, content_type=JSON))
-        assert (await there.answer()).status == 401
+    async with site(limits=SMALL) as server, line(server) as connection:
+        await connection.send(request(server, "POST", "/v1/agents", b"a" * 50_000, key=None, content_type=JSON))
+        assert (await connection.answer()).status == 401
         await moment(0.5)
-        await there.send(request(here, "GET", "/v1/agents"))
-        assert (await there.answer()).status == 200
+        await connection.send(request(server, "GET", "/v1/agents"))
+        assert (await connection.answer()).status == 200
 
 
 @pytest.mark.spec("P15")
 async def test_a_connection_goes_on_once_the_rest_of_a_refused_body_has_come() -> None:
-    async with site(limits=SMALL) as here, line(here) as there:
-        whole = request(here, "POST", "/v1/agents", b"a" * 5_000, key=None, content_type=JSON)
-        await there.send(whole[:-2_000])
-        assert (await there.answer()).status == 401
-        await there.send(whole[-2_000:])
+    async with site(limits=SMALL) as server, line(server) as connection:
+        full_request = request(server, "POST", "/v1/agents", b"a" * 5_000, key=None, content_type=JSON)
+        await connection.send(full_request[:-2_000])
+        assert (await connection.answer()).status == 401
+        await connection.send(full_request[-2_000:])
         await moment(0.5)
-        await there.send(request(here, "GET", "/v1/agents"))
-        assert (await there.answer()).status == 200
+        await connection.send(request(server, "GET", "/v1/agents"))
+        assert (await connection.answer()).status == 200
 
 
 async def test_a_client_waits_with_its_body_until_it_is_asked_for(shared: Site) -> None:
-    async with line(shared) as there:
+    async with line(shared) as connection:
         body = b'{"name": "a"}'
-        whole = request(shared, "POST", "/v1/agents", body, content_type=JSON, expect="100-continue")
-        await there.send(whole.removesuffix(body))
-        assert (await there.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
-        await there.send(body)
-        assert (await there.answer()).status == 201
+        full_request = request(shared, "POST", "/v1/agents", body, content_type=JSON, expect="100-continue")
+        await connection.send(full_request.removesuffix(body))
+        assert (await connection.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
+        await connection.send(body)
+        assert (await connection.answer()).status == 201
     answer = await ask(shared, "POST", "/v1/agents", key=None, expect="100-continue", content_length="13")
     assert answer.status == 401, "without a key nothing is asked for"
 
@@ -233,11 +235,11 @@ async def test_a_path_that_there_is_not_is_told_so(asker: httpx2.AsyncClient, pa
 async def test_a_body_of_a_megabyte_is_for_tools_that_say_so(ada: httpx2.AsyncClient, here: Site) -> None:
     session = await make_session(ada)
     text = "é" * 600_000  # 1.2 MB in UTF-8
-    written = await call(ada, session, "session_file_system.write_file", path="/a.txt", content=text)
-    assert written.json()["success"], written.text
+    saved = await call(ada, session, "session_file_system.write_file", path="/a.txt", content=text)
+    assert saved.json()["success"], saved.text
     refused = await call(ada, session, "echo", text=text)
     assert "at most 1048576 bytes" in problem(refused, 413, "arguments_too_large")["detail"]
-    (record,) = [one for one in await here.records() if one.tool == "echo"]
+    (record,) = [row for row in await here.records() if row.tool == "echo"]
     assert (record.outcome, record.code) == ("invalid", "arguments_too_large")
     url = f"/v1/sessions/{session}/calls"
     problem(await ada.post(url, content=b" " * (16 * 2**20 + 1), headers={"Content-Type": JSON}), 413, "body_too_large")
@@ -253,13 +255,13 @@ async def test_a_body_of_too_many_values_is_refused_unread(shared: Site, asker: 
     path = path.replace("ID", await make_session(asker))
     few = b'{"a":[' + b"1," * 19_000 + b"1]}"
     assert "too_many" not in (await asker.post(path, content=few, headers={"Content-Type": JSON})).text
-    async with line(shared) as there:
+    async with line(shared) as connection:
         head = request(shared, "POST", path, content_type=JSON).replace(b"length: 0", b"length: 1000000")
-        await there.send(head + b'{"a":[' + b"[]," * 10_000)
-        answer = await there.answer()  # though most of the body is still to come
-        told = json.loads(answer.body)
-        assert (answer.status, told["code"]) == (413, "too_many_values")
-        assert "at most 20000 values" in told["detail"]
+        await connection.send(head + b'{"a":[' + b"[]," * 10_000)
+        answer = await connection.answer()  # though most of the body is still to come
+        refusal = json.loads(answer.body)
+        assert (answer.status, refusal["code"]) == (413, "too_many_values")
+        assert "at most 20000 values" in refusal["detail"]
 
 
 @dataclass
@@ -285,22 +287,26 @@ class WaitingRoom:
 UPLOAD = "/v1/sessions/ID/files/a.bin"
 
 
-def begun(here: Site, method: str, path: str, key: str = "ada", size: int = 50_000_000) -> bytes:
+def begun(server: Site, method: str, path: str, key: str = "ada", size: int = 50_000_000) -> bytes:
     """Return the beginning of a request with a large body."""
-    head = request(here, method, path, key=key, content_type=JSON)
+    head = request(server, method, path, key=key, content_type=JSON)
     return head.replace(b"content-length: 0\r\n", b"").replace(b"\r\n\r\n", b"\r\ncontent-length: %d\r\n\r\n{" % size)
 
 
 @pytest.mark.realtime
 @pytest.mark.spec("P46", "T32")
 async def test_large_bodies_that_do_not_come_hold_up_only_their_principal() -> None:
-    async with site(limits=RequestLimits(share_seconds=0.3)) as here, here.client() as ada, AsyncExitStack() as slow:
-        await here.key("bob")
-        await here.key("eve", org="other")
+    async with (
+        site(limits=RequestLimits(share_seconds=0.3)) as server,
+        server.client() as ada,
+        AsyncExitStack() as slow,
+    ):
+        await server.key("bob")
+        await server.key("eve", org="other")
         path = UPLOAD.replace("ID", await make_session(ada))
         for _ in range(2):
-            there = await slow.enter_async_context(line(here))
-            await there.send(begun(here, "PUT", path))
+            connection = await slow.enter_async_context(line(server))
+            await connection.send(begun(server, "PUT", path))
 
         async def is_refused() -> bool:
             return (await ada.put(path, content=b"a" * 100_000)).status_code == 429
@@ -309,9 +315,9 @@ async def test_large_bodies_that_do_not_come_hold_up_only_their_principal() -> N
         problem(await ada.put(path, content=b"a" * 100_000), 429, "too_many_transfers")
         assert (await ada.put(path, content=b"a" * 60_000)).status_code == 200, "small ones are none"
         for name in ("bob", "eve"):
-            async with here.client(name) as client:
-                own = UPLOAD.replace("ID", await make_session(client))
-                assert (await client.put(own, content=b"a" * 10_000_000)).status_code == 200
+            async with server.client(name) as client:
+                own_path = UPLOAD.replace("ID", await make_session(client))
+                assert (await client.put(own_path, content=b"a" * 10_000_000)).status_code == 200
         await slow.aclose()
         await until(lambda: _is_stored(ada, path), "the bodies that were left to be over")
 
@@ -349,26 +355,26 @@ async def test_who_may_not_send_a_large_body_is_told_before_it_comes(
     await shared.key("bob")
     await shared.key("reader", principal="ada", permissions=["session_files:read"])
     path = path.replace("ID", await make_session(asker))
-    async with line(shared) as there:
-        await there.send(begun(shared, method, path, key, 1_000_000))
-        assert (await there.answer()).status == status
+    async with line(shared) as connection:
+        await connection.send(begun(shared, method, path, key, 1_000_000))
+        assert (await connection.answer()).status == status
 
 
 @pytest.mark.spec("P46", "T32")
 async def test_large_json_that_is_handled_leaves_memory_to_others() -> None:
     room = WaitingRoom()
     limits = RequestLimits(memory=8 * 2**20, share_seconds=0.3)
-    async with site(room.capability(), limits=limits) as here, here.client() as ada:
-        await here.key("eve", org="other")
+    async with site(room.capability(), limits=limits) as server, server.client() as ada:
+        await server.key("eve", org="other")
         session = await make_session(ada, "kit", "room")
         text = "a" * 900_000  # which counts four times: one call has all that is given to one caller
         async with asyncio.TaskGroup() as calls:
             waiting = calls.create_task(call(ada, session, "wait", text=text))
             await until(lambda: room.inside == 1, "the first call to hold its memory")
             problem(await call(ada, session, "echo", text=text), 503, "overloaded")
-            async with here.client("eve") as eve:
-                own = await make_session(eve)
-                assert (await call(eve, own, "echo", text="a" * 200_000)).status_code == 200
+            async with server.client("eve") as eve:
+                own_session = await make_session(eve)
+                assert (await call(eve, own_session, "echo", text="a" * 200_000)).status_code == 200
             room.go_on.set()
         assert waiting.result().status_code == 200
         assert (await call(ada, session, "echo", text=text)).status_code == 200
@@ -377,25 +383,29 @@ async def test_large_json_that_is_handled_leaves_memory_to_others() -> None:
 @pytest.mark.realtime
 @pytest.mark.spec("P46", "T32")
 async def test_a_body_that_trickles_ends_though_each_part_is_in_time() -> None:
-    async with site(limits=RequestLimits(body_seconds=0.4)) as here, here.client() as ada, line(here) as there:
+    async with (
+        site(limits=RequestLimits(body_seconds=0.4)) as server,
+        server.client() as ada,
+        line(server) as connection,
+    ):
         path = f"/v1/sessions/{await make_session(ada)}/calls"
-        await there.send(request(here, "POST", path, content_type=JSON).replace(b"length: 0", b"length: 70000"))
+        await connection.send(request(server, "POST", path, content_type=JSON).replace(b"length: 0", b"length: 70000"))
         for _ in range(20):
-            await there.send(b" ")
+            await connection.send(b" ")
             await asyncio.sleep(0.1)
-        assert (await there.answer()).status == 408
+        assert (await connection.answer()).status == 408
 
 
 @pytest.mark.realtime
 @pytest.mark.spec("P46", "T32")
 async def test_downloads_that_are_not_read_are_cut_off() -> None:
-    async with site(limits=RequestLimits(send_seconds=2, share_seconds=0.2)) as here, here.client() as ada:
+    async with site(limits=RequestLimits(send_seconds=2, share_seconds=0.2)) as server, server.client() as ada:
         url = f"/v1/sessions/{await make_session(ada)}/files/a.bin"
         size = 40_000_000  # more than sockets on the way take
         assert (await ada.put(url, content=b"a" * size)).status_code == 200
-        async with line(here) as one, line(here) as two:
-            for there in (one, two):
-                await there.send(request(here, "GET", url))
+        async with line(server) as first, line(server) as two:
+            for connection in (first, two):
+                await connection.send(request(server, "GET", url))
 
             async def refusals() -> list[httpx2.Response]:
                 answer = await ada.get(url)
@@ -407,21 +417,21 @@ async def test_downloads_that_are_not_read_are_cut_off() -> None:
             (refused,) = await until(refusals, "both downloads to begin")
             problem(refused, 429, "too_many_transfers")
             await until(is_answered, "a download to be cut off")
-            for there in (one, two):
+            for connection in (first, two):
                 with contextlib.suppress(ConnectionError):
-                    assert len(await there.rest()) < size
+                    assert len(await connection.rest()) < size
 
 
 @pytest.mark.spec("P25", "P46")
 async def test_a_download_is_broken_off_if_its_file_is_changed() -> None:
-    async with site() as here, here.client() as ada, line(here) as there:
+    async with site() as server, server.client() as ada, line(server) as connection:
         url = f"/v1/sessions/{await make_session(ada)}/files/a.bin"
         size = 40_000_000
         assert (await ada.put(url, content=b"a" * size)).status_code == 200
-        await there.send(request(here, "GET", url))
-        assert (await there.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        await connection.send(request(server, "GET", url))
+        assert (await connection.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
         assert (await ada.put(url, content=b"b" * size)).status_code == 200
-        content = await there.rest()
+        content = await connection.rest()
         assert len(content) < size
         assert set(content) == set(b"a")
 
@@ -429,15 +439,15 @@ async def test_a_download_is_broken_off_if_its_file_is_changed() -> None:
 @pytest.mark.spec("P46", "T32")
 async def test_idle_connections_make_room_for_new_ones() -> None:
     async with AsyncExitStack() as lines:
-        here = await lines.enter_async_context(site(limits=RequestLimits(connections=3)))
-        health = request(here, "GET", "/v1/healthz", key=None)
+        server = await lines.enter_async_context(site(limits=RequestLimits(connections=3)))
+        health = request(server, "GET", "/v1/healthz", key=None)
         connections: list[Line] = []
         for _ in range(4):
-            connections.append(await lines.enter_async_context(line(here)))
+            connections.append(await lines.enter_async_context(line(server)))
             await connections[-1].send(health)
             assert (await connections[-1].answer()).status == 200
-        one, two, *_ = connections
-        assert await one.closed(), "it was idle for the longest time"
+        first, two, *_ = connections
+        assert await first.closed(), "it was idle for the longest time"
         await two.send(health)
         assert (await two.answer()).status == 200
 
@@ -445,15 +455,15 @@ async def test_idle_connections_make_room_for_new_ones() -> None:
 @pytest.mark.spec("P46", "T32")
 async def test_requests_without_a_credential_leave_connections_to_others() -> None:
     async with AsyncExitStack() as lines:
-        here = await lines.enter_async_context(site(limits=RequestLimits(connections=10)))
-        begun = request(here, "POST", "/approve/none", key=None).replace(b"length: 0", b"length: 5000")
+        server = await lines.enter_async_context(site(limits=RequestLimits(connections=10)))
+        begun = request(server, "POST", "/approve/none", key=None).replace(b"length: 0", b"length: 5000")
         for _ in range(5):
-            there = await lines.enter_async_context(line(here))
-            await there.send(begun + b"a")
-        async with line(here) as there:
-            await there.send(request(here, "POST", "/approve/none", key=None))
-            assert (await there.answer()).status == 429
-        async with here.client() as ada:
+            connection = await lines.enter_async_context(line(server))
+            await connection.send(begun + b"a")
+        async with line(server) as connection:
+            await connection.send(request(server, "POST", "/approve/none", key=None))
+            assert (await connection.answer()).status == 429
+        async with server.client() as ada:
             assert (await ada.get("/v1/agents")).status_code == 200
             assert (await ada.get("/v1/healthz")).status_code == 200
 
@@ -461,8 +471,8 @@ async def test_requests_without_a_credential_leave_connections_to_others() -> No
 @pytest.mark.spec("P46", "T32")
 async def test_requests_of_an_organisation_leave_connections_to_others() -> None:
     room = WaitingRoom()
-    async with site(room.capability(), limits=RequestLimits(connections=10)) as here, here.client() as ada:
-        await here.key("eve", org="other")
+    async with site(room.capability(), limits=RequestLimits(connections=10)) as server, server.client() as ada:
+        await server.key("eve", org="other")
         session = await make_session(ada, "kit", "room")
         async with asyncio.TaskGroup() as calls:
             waiting = [calls.create_task(call(ada, session, "wait", text="a")) for _ in range(5)]
@@ -470,7 +480,7 @@ async def test_requests_of_an_organisation_leave_connections_to_others() -> None
             refused = await call(ada, session, "echo", text="a")
             problem(refused, 429, "too_many_requests")
             assert refused.headers["retry-after"] == "1"
-            async with here.client("eve") as eve:
+            async with server.client("eve") as eve:
                 assert (await eve.get("/v1/agents")).status_code == 200
             room.go_on.set()
         assert [answer.result().status_code for answer in waiting] == [200] * 5

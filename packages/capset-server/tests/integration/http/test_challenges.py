@@ -19,8 +19,8 @@ MCP = "/mcp/agents/foreman"
 @pytest.fixture(scope="module")
 async def door() -> AsyncGenerator[Issuing]:
     """Give a site with a public URL, whose tokens are for its parts."""
-    async with issuing(more={"audience": None, "public_url": AUDIENCE}) as found:
-        yield found
+    async with issuing(more={"audience": None, "public_url": AUDIENCE}) as issuer:
+        yield issuer
 
 
 async def challenge(site: Site, path: str, authorization: str | None = None) -> str:
@@ -61,14 +61,14 @@ async def test_every_credential_that_is_refused_is_answered_alike(door: Issuing)
         ("/v1/agents", f'Bearer error="invalid_token", {AT}/v1"'),
         (MCP, f'Bearer error="invalid_token", scope="capset:call", {AT}{MCP}"'),
     ):
-        for why, given in refused.items():
-            assert await challenge(door.site, path, f"Bearer {given}") == expected, why
+        for why, credential in refused.items():
+            assert await challenge(door.site, path, f"Bearer {credential}") == expected, why
 
 
 @pytest.mark.spec("M15")
 async def test_a_scope_that_is_missing_is_named(door: Issuing) -> None:
-    given = token(aud=AUDIENCE, scope="capset:read")
-    async with door.site.client(None, headers={"Authorization": f"Bearer {given}"}) as client:
+    access_token = token(aud=AUDIENCE, scope="capset:read")
+    async with door.site.client(None, headers={"Authorization": f"Bearer {access_token}"}) as client:
         response = await client.post("/v1/agents", json={"name": "x"})
         problem(response, 403, "permission_denied")
         lacks = 'Bearer error="insufficient_scope", scope='

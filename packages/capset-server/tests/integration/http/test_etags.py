@@ -9,15 +9,15 @@ from tests.helpers.server.support import make_agent, problem
 
 
 @pytest.mark.spec("P7", "P15")
-@pytest.mark.parametrize("known", ['"1"', 'W/"1"', '"7", "1"', "*", '"abc",W/"1"'])
-async def test_an_agent_that_is_known_is_not_sent_again(asker: httpx2.AsyncClient, known: str) -> None:
+@pytest.mark.parametrize("etag", ['"1"', 'W/"1"', '"7", "1"', "*", '"abc",W/"1"'])
+async def test_an_agent_that_is_known_is_not_sent_again(asker: httpx2.AsyncClient, etag: str) -> None:
     path = f"/v1/agents/{(await make_agent(asker))['id']}"
     for method in ("GET", "HEAD"):
-        response = await asker.request(method, path, headers={"If-None-Match": known})
+        response = await asker.request(method, path, headers={"If-None-Match": etag})
         assert (response.status_code, response.headers["etag"], response.content) == (304, '"1"', b""), method
     await asker.patch(path, json={"description": "another"})
-    changed = await asker.get(path, headers={"If-None-Match": known})
-    assert changed.status_code == (304 if known == "*" else 200)
+    changed = await asker.get(path, headers={"If-None-Match": etag})
+    assert changed.status_code == (304 if etag == "*" else 200)
     assert changed.headers["etag"] == '"2"'
 
 

@@ -23,7 +23,7 @@ async def test_the_body_of_a_large_call_is_freed_with_its_call(
     It is the same for calls that last for so long that what is withdrawn is looked for while they run.
     """
     monkeypatch.setattr(revocation, "LOOK_SECONDS", look_seconds)
-    async with site(store=f"sqlite:///{tmp_path / 'a.db'}") as here, here.client("ada") as ada:
+    async with site(store=f"sqlite:///{tmp_path / 'a.db'}") as server, server.client("ada") as ada:
         session = await make_session(ada, "session_file_system")
         arguments = {"path": "/large.txt", "content": "words " * 300_000}
 
@@ -39,7 +39,7 @@ async def test_the_body_of_a_large_call_is_freed_with_its_call(
         try:
             for _ in range(5):
                 await write()
-            await here.kernel.store.audit.flush()
+            await server.kernel.store.audit.flush()
             await until(lambda: tracemalloc.get_traced_memory()[0] < 1_500_000, "the bodies to be freed")
         finally:
             tracemalloc.stop()

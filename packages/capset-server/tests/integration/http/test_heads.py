@@ -34,45 +34,45 @@ async def test_headers_that_are_many_have_the_same_bound(shared: Site) -> None:
 @pytest.mark.parametrize("start", [b"GET /v1/agents HTTP/1.1\r\nx-endless: ", b"GET /", b"GET /v1/agents HTTP/1.1\r\n"])
 async def test_a_head_without_end_is_cut_off(shared: Site, start: bytes) -> None:
     filler = b"x-more: 1\r\n" * 100 if start.endswith(b"1\r\n") else b"a" * 1_000
-    async with line(shared) as there:
-        await there.send(start)
+    async with line(shared) as connection:
+        await connection.send(start)
         sent = 0
         try:
             for _ in range(1_000):
-                await there.send(filler)
+                await connection.send(filler)
                 sent += len(filler)
                 await asyncio.sleep(0)
         except OSError:
             pass
-        assert sent < 1_000 * len(filler) or await there.rest() is not None
+        assert sent < 1_000 * len(filler) or await connection.rest() is not None
     assert (await ask(shared, "GET", "/v1/healthz")).status == 200
 
 
 @pytest.mark.spec("P15")
 async def test_a_head_that_is_too_large_is_told_so_before_it_ends(shared: Site) -> None:
-    async with line(shared) as there:
-        await there.send(b"GET /v1/agents HTTP/1.1\r\nx-endless: " + b"a" * 33_000)
-        answer = await there.answer()
+    async with line(shared) as connection:
+        await connection.send(b"GET /v1/agents HTTP/1.1\r\nx-endless: " + b"a" * 33_000)
+        answer = await connection.answer()
         checked_problem(answer.body, answer.headers, 431, "headers_too_large")
-        assert await there.closed()
+        assert await connection.closed()
 
 
 @pytest.mark.spec("P15")
 async def test_a_head_that_comes_too_slowly_is_refused() -> None:
-    async with site(limits=RequestLimits(head_seconds=0.2)) as here, line(here) as there:
-        await there.send(b"GET /v1/agents HTTP/1.1\r\nhost: ")
+    async with site(limits=RequestLimits(head_seconds=0.2)) as server, line(server) as connection:
+        await connection.send(b"GET /v1/agents HTTP/1.1\r\nhost: ")
         for _ in range(4):
             await asyncio.sleep(0.03)
-            await there.send(b"a")
-        answer = await there.answer()
+            await connection.send(b"a")
+        answer = await connection.answer()
         checked_problem(answer.body, answer.headers, 408, "request_timeout")
-        assert await there.closed()
+        assert await connection.closed()
 
 
 @pytest.mark.spec("P15")
 async def test_a_client_that_says_nothing_is_let_go() -> None:
-    async with site(limits=RequestLimits(head_seconds=0.2)) as here, line(here) as there:
-        assert await there.closed()
+    async with site(limits=RequestLimits(head_seconds=0.2)) as server, line(server) as connection:
+        assert await connection.closed()
 
 
 @pytest.mark.spec("P15")
@@ -102,16 +102,16 @@ async def test_a_client_that_says_nothing_is_let_go() -> None:
     ],
 )
 async def test_what_is_no_http_is_told_so_and_let_go(shared: Site, garbage: bytes) -> None:
-    async with line(shared) as there:
-        await there.send(garbage)
-        answer = await there.answer()
+    async with line(shared) as connection:
+        await connection.send(garbage)
+        answer = await connection.answer()
         assert 400 <= answer.status < 500
         code = {400: "invalid_http", 401: "unauthenticated", 405: "method_not_allowed", 421: "wrong_host"}[
             answer.status
         ]
         checked_problem(answer.body, answer.headers, answer.status, code)
         if answer.status == 400:
-            assert await there.closed()
+            assert await connection.closed()
     assert (await ask(shared, "GET", "/v1/healthz")).status == 200
 
 
@@ -124,23 +124,23 @@ async def test_an_upgrade_is_not_taken(shared: Site) -> None:
 
 @pytest.mark.spec("P15")
 async def test_a_connection_serves_one_request_after_another(shared: Site) -> None:
-    async with line(shared) as there:
+    async with line(shared) as connection:
         for _ in range(3):
-            await there.send(request(shared, "GET", "/v1/agents"))
-            assert (await there.answer()).status == 200
-        await there.send(request(shared, "POST", "/v1/agents", b"{", content_type="application/json"))
-        assert (await there.answer()).status == 400
-        await there.send(request(shared, "GET", "/v1/agents", connection="close"))
-        assert (await there.answer()).status == 200
-        assert await there.closed()
+            await connection.send(request(shared, "GET", "/v1/agents"))
+            assert (await connection.answer()).status == 200
+        await connection.send(request(shared, "POST", "/v1/agents", b"{", content_type="application/json"))
+        assert (await connection.answer()).status == 400
+        await connection.send(request(shared, "GET", "/v1/agents", connection="close"))
+        assert (await connection.answer()).status == 200
+        assert await connection.closed()
 
 
 @pytest.mark.spec("P15")
 async def test_requests_in_a_row_are_answered_in_their_order(shared: Site) -> None:
-    async with line(shared) as there:
+    async with line(shared) as connection:
         paths = ["/v1/agents", "/v1/nothing", "/v1/healthz", "/v1/capabilities/kit"]
-        await there.send(b"".join(request(shared, "GET", path) for path in paths))
-        assert [(await there.answer()).status for _ in paths] == [200, 404, 200, 200]
+        await connection.send(b"".join(request(shared, "GET", path) for path in paths))
+        assert [(await connection.answer()).status for _ in paths] == [200, 404, 200, 200]
 
 
 @pytest.mark.spec("P15")
@@ -149,36 +149,36 @@ async def test_a_head_behind_a_large_body_is_not_taken_for_large(shared: Site) -
         session = await make_session(client)
     put = request(shared, "PUT", f"/v1/sessions/{session}/files/a", b"x" * 60_000)
     head = request(shared, "GET", "/v1/healthz")
-    async with line(shared) as there:
-        await there.send(put + head[:20])
-        assert (await there.answer()).status == 200
-        await there.send(head[20:])
-        assert (await there.answer()).status == 200
+    async with line(shared) as connection:
+        await connection.send(put + head[:20])
+        assert (await connection.answer()).status == 200
+        await connection.send(head[20:])
+        assert (await connection.answer()).status == 200
 
 
 @pytest.mark.spec("P15")
 @pytest.mark.parametrize("behind", [b"\0\0garbage\r\n\r\n", b"GET /v1/agents HTTP/1.1\r\nx-endless: " + b"a" * 33_000])
 async def test_what_comes_behind_a_request_does_not_cut_off_its_answer(behind: bytes) -> None:
-    async with site(limits=RequestLimits(head_seconds=0.3)) as here, line(here) as there:
-        await there.send(request(here, "GET", "/v1/agents") + behind)
-        answer = await there.answer()
+    async with site(limits=RequestLimits(head_seconds=0.3)) as server, line(server) as connection:
+        await connection.send(request(server, "GET", "/v1/agents") + behind)
+        answer = await connection.answer()
         assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
-        await there.rest()
+        await connection.rest()
 
 
 @pytest.mark.spec("P15")
 async def test_half_a_head_behind_a_running_request_does_not_cut_off_its_answer() -> None:
     sleeper = Sleeper()
-    async with site(sleeper.capability(), limits=RequestLimits(head_seconds=0.2)) as here:
-        async with here.client() as client:
+    async with site(sleeper.capability(), limits=RequestLimits(head_seconds=0.2)) as server:
+        async with server.client() as client:
             session = await make_session(client, "bed")
-        async with line(here) as there:
+        async with line(server) as connection:
             body = b'{"tool": "sleep"}'
-            call = request(here, "POST", f"/v1/sessions/{session}/calls", body, content_type="application/json")
-            await there.send(call + b"GET /v1/ag")
+            call = request(server, "POST", f"/v1/sessions/{session}/calls", body, content_type="application/json")
+            await connection.send(call + b"GET /v1/ag")
             await sleeper.started.wait()
             await asyncio.sleep(0.4)
             sleeper.woken.set()
-            answer = await there.answer()
+            answer = await connection.answer()
             assert (answer.status, b'"awake"' in answer.body) == (200, True)
-            await there.rest()
+            await connection.rest()

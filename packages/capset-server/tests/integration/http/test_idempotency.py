@@ -27,11 +27,11 @@ async def call(client: httpx2.AsyncClient, session: str, key: str, tool: str, **
 async def test_a_call_that_is_sent_again_is_made_once(here: Site, ada: httpx2.AsyncClient) -> None:
     session = await make_session(ada)
     first = await call(ada, session, "k-1", "note", text="once")
-    again = await call(ada, session, "k-1", "note", text="once")
-    assert (first.status_code, again.status_code) == (200, 200)
-    assert first.json() == again.json()
+    repeated = await call(ada, session, "k-1", "note", text="once")
+    assert (first.status_code, repeated.status_code) == (200, 200)
+    assert first.json() == repeated.json()
     assert "Idempotent-Replayed" not in first.headers
-    assert again.headers["Idempotent-Replayed"] == "true"
+    assert repeated.headers["Idempotent-Replayed"] == "true"
     assert len(await here.records(tool="note")) == 1
     other = await call(ada, session, "k-2", "note", text="once")
     assert other.json()["record"] != first.json()["record"]
@@ -41,11 +41,11 @@ async def test_a_call_that_is_sent_again_is_made_once(here: Site, ada: httpx2.As
 async def test_a_tools_own_failure_is_kept_and_a_refusal_is_not(here: Site, ada: httpx2.AsyncClient) -> None:
     session = await make_session(ada)
     failures = [await call(ada, session, "k-1", "refuse", text="no") for _ in range(2)]
-    assert [one.status_code for one in failures] == [200, 200]
-    assert len({one.json()["record"] for one in failures}) == 1
+    assert [answer.status_code for answer in failures] == [200, 200]
+    assert len({answer.json()["record"] for answer in failures}) == 1
     refusals = [await call(ada, session, "k-2", "unlock") for _ in range(2)]
-    assert [one.status_code for one in refusals] == [403, 403]
-    assert len({one.json()["record"] for one in refusals}) == 2
+    assert [answer.status_code for answer in refusals] == [403, 403]
+    assert len({answer.json()["record"] for answer in refusals}) == 2
 
 
 async def test_one_key_is_for_one_request_in_one_session(here: Site, ada: httpx2.AsyncClient) -> None:
@@ -61,10 +61,10 @@ async def test_one_key_is_for_one_request_in_one_session(here: Site, ada: httpx2
 @pytest.mark.spec("D41")
 @pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
 async def test_the_key_of_a_call_that_its_client_left_before_it_began_is_free(accept: str) -> None:
-    asked, is_open, paid = asyncio.Event(), asyncio.Event(), list[str]()
+    started, is_open, paid = asyncio.Event(), asyncio.Event(), list[str]()
 
     async def needs_approval(request: Request) -> bool:
-        asked.set()
+        started.set()
         await is_open.wait()
         return False
 
@@ -74,14 +74,14 @@ async def test_the_key_of_a_call_that_its_client_left_before_it_began_is_free(ac
         paid.append(to)
         return f"{to} has it"
 
-    async with site(Capability("till", tools=[pay])) as here, here.client() as ada:
+    async with site(Capability("till", tools=[pay])) as server, server.client() as ada:
         session = await make_session(ada, "till")
         path, body = f"/v1/sessions/{session}/calls", {"tool": "pay", "arguments": {"to": "bob"}}
         sending = asyncio.create_task(ada.post(path, json=body, headers=headers("k-1", Accept=accept)))
-        await asyncio.wait_for(asked.wait(), 60)
+        await asyncio.wait_for(started.wait(), 60)
         sending.cancel()
         await asyncio.wait({sending})
-        (record,) = await until(lambda: here.records(tool="pay"), "the record of the call")
+        (record,) = await until(lambda: server.records(tool="pay"), "the record of the call")
         assert record.outcome == "cancelled"
         is_open.set()
 
@@ -89,8 +89,8 @@ async def test_the_key_of_a_call_that_its_client_left_before_it_began_is_free(ac
             answer = await call(ada, session, "k-1", "pay", to="bob")
             return [] if answer.status_code == 409 else [answer]
 
-        (again,) = await until(answers, "the key to be free just after the record is there")
-        assert (again.status_code, again.json()["data"]) == (200, "bob has it")
+        (repeated,) = await until(answers, "the key to be free just after the record is there")
+        assert (repeated.status_code, repeated.json()["data"]) == (200, "bob has it")
         assert paid == ["bob"]
 
 
@@ -98,26 +98,26 @@ async def test_the_key_of_a_call_that_its_client_left_before_it_began_is_free(ac
 @pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
 async def test_the_key_of_a_call_that_its_client_left_while_it_ran_is_not(accept: str) -> None:
     sleeper, log = Sleeper(), io.BytesIO()
-    async with site(sleeper.capability(), log=log) as here, here.client() as ada:
+    async with site(sleeper.capability(), log=log) as server, server.client() as ada:
         session = await make_session(ada, "bed")
         path, body = f"/v1/sessions/{session}/calls", {"tool": "sleep", "arguments": {}}
         sending = asyncio.create_task(ada.post(path, json=body, headers=headers("k-1", Accept=accept)))
         await asyncio.wait_for(sleeper.started.wait(), 60)
         sending.cancel()
         await asyncio.wait({sending})
-        (record,) = await until(lambda: here.records(tool="sleep"), "the record of the call")
+        (record,) = await until(lambda: server.records(tool="sleep"), "the record of the call")
         assert record.outcome == "cancelled"
         await until(lambda: b"/calls" in log.getvalue(), "the request to be over")
-        again = await call(ada, session, "k-1", "sleep")
-        assert again.status_code == 409
-        assert "broken off" in again.json()["detail"]
+        repeated = await call(ada, session, "k-1", "sleep")
+        assert repeated.status_code == 409
+        assert "broken off" in repeated.json()["detail"]
 
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 async def test_while_the_first_is_under_way_the_second_waits_for_nothing(store: str, tmp_path: Any) -> None:
     sleeper = Sleeper()
     url = "memory://" if store == "memory" else f"sqlite:///{tmp_path}/a.db"
-    async with site(sleeper.capability(), store=url) as here, here.client() as client:
+    async with site(sleeper.capability(), store=url) as server, server.client() as client:
         session = await make_session(client, "bed")
         first = asyncio.create_task(call(client, session, "k-1", "sleep"))
         await sleeper.started.wait()
@@ -126,25 +126,25 @@ async def test_while_the_first_is_under_way_the_second_waits_for_nothing(store: 
         sleeper.woken.set()
         assert (await first).json()["data"] == "awake"
         assert (await call(client, session, "k-1", "sleep")).json() == (await first).json()
-        assert len(await here.records(tool="sleep")) == 1
+        assert len(await server.records(tool="sleep")) == 1
 
 
 async def test_many_at_once_are_one(here: Site, ada: httpx2.AsyncClient) -> None:
     session = await make_session(ada)
     answers = await asyncio.gather(*(call(ada, session, "k-1", "note", text="x") for _ in range(16)))
-    assert {one.status_code for one in answers} <= {200, 409}
+    assert {answer.status_code for answer in answers} <= {200, 409}
     assert len(await here.records(tool="note")) == 1
 
 
 async def test_a_stream_that_is_asked_for_again_tells_its_result(here: Site, ada: httpx2.AsyncClient) -> None:
     session = await make_session(ada)
     body = {"tool": "steps", "arguments": {"count": 2}}
-    path, asked = f"/v1/sessions/{session}/calls", headers("k-1", Accept="text/event-stream")
-    first = await ada.post(path, json=body, headers=asked)
-    again = await ada.post(path, json=body, headers=asked)
+    path, request_headers = f"/v1/sessions/{session}/calls", headers("k-1", Accept="text/event-stream")
+    first = await ada.post(path, json=body, headers=request_headers)
+    repeated = await ada.post(path, json=body, headers=request_headers)
     assert first.text.count("data: ") == 3
-    assert again.text == first.text[first.text.index("event: result") :]
-    assert again.headers["Idempotent-Replayed"] == "true"
+    assert repeated.text == first.text[first.text.index("event: result") :]
+    assert repeated.headers["Idempotent-Replayed"] == "true"
     assert len(await here.records(tool="steps")) == 1
 
 
@@ -152,6 +152,6 @@ async def test_a_stream_that_is_asked_for_again_tells_its_result(here: Site, ada
 async def test_a_key_that_is_none_is_refused(key: str, ada: httpx2.AsyncClient) -> None:
     session = await make_session(ada)
     body = {"tool": "echo", "arguments": {}}
-    said = {"Idempotency-Key": key.encode()}
-    answer = await ada.post(f"/v1/sessions/{session}/calls", json=body, headers=said)  # pyright: ignore[reportArgumentType]  # bytes on purpose
+    key_header = {"Idempotency-Key": key.encode()}
+    answer = await ada.post(f"/v1/sessions/{session}/calls", json=body, headers=key_header)  # pyright: ignore[reportArgumentType]  # bytes on purpose
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_header")

@@ -25,15 +25,15 @@ PATHS = [
 @pytest.mark.parametrize("id", [HUGE, "a" * 20_000, "%C3%A4" * (MAX_ID + 1)], ids=["long", "huge", "encoded"])
 async def test_a_long_id_is_refused_with_the_number_of_its_limit(shared: Site, method: str, path: str, id: str) -> None:
     answer = await ask(shared, method, path.replace("{id}", id), b"{}", content_type="application/json")
-    told = checked_problem(answer.body, answer.headers, 414, "id_too_long")
-    assert f"at most {MAX_ID} characters" in told["detail"]
+    refusal = checked_problem(answer.body, answer.headers, 414, "id_too_long")
+    assert f"at most {MAX_ID} characters" in refusal["detail"]
 
 
 async def test_it_is_refused_at_once_before_its_body_has_come(shared: Site) -> None:
-    async with line(shared) as there:
-        whole = request(shared, "PUT", f"/v1/sessions/{HUGE}/files/a.txt", content_length="50000000")
-        await there.send(whole)
-        answer = await there.answer()
+    async with line(shared) as connection:
+        full_request = request(shared, "PUT", f"/v1/sessions/{HUGE}/files/a.txt", content_length="50000000")
+        await connection.send(full_request)
+        answer = await connection.answer()
         checked_problem(answer.body, answer.headers, 414, "id_too_long")
 
 

@@ -27,16 +27,16 @@ CONDITIONS: Final[tuple[dict[str, str], ...]] = (
 
 @pytest.fixture
 async def town(tmp_path: Path) -> AsyncGenerator[Town]:
-    async with a_town(tmp_path) as found:
-        await found.site.key("eve", org="evil")
-        await found.site.key("root", org="evil", scopes=["capset:admin"])
-        await found.site.key("bob")
-        yield found
+    async with a_town(tmp_path) as new_town:
+        await new_town.site.key("eve", org="evil")
+        await new_town.site.key("root", org="evil", scopes=["capset:admin"])
+        await new_town.site.key("bob")
+        yield new_town
 
 
 def sent_by(town: Town) -> dict[tuple[str, str], dict[str, Any]]:
     """Return what the walk sends, by method and template: so that a request comes as far as what it is about."""
-    options = {one.name: one.options for one in steps(town.document, town.ada)}
+    options = {step.name: step.options for step in steps(town.document, town.ada)}
     return {
         (method.upper(), template): options[operation["operationId"]]
         for template, operations in town.document["paths"].items()
@@ -44,19 +44,19 @@ def sent_by(town: Town) -> dict[tuple[str, str], dict[str, Any]]:
     }
 
 
-def told(response: httpx2.Response, whose: Belongings) -> tuple[int, str, dict[str, str]]:
+def told(response: httpx2.Response, belongings: Belongings) -> tuple[int, str, dict[str, str]]:
     """Return all that an answer says, but when and under which correlation."""
     headers = {name: value for name, value in response.headers.items() if name not in ("date", "x-correlation-id")}
     body = response.text.replace(response.headers["x-correlation-id"], "")
-    return response.status_code, elsewhere(body, whose), headers
+    return response.status_code, elsewhere(body, belongings), headers
 
 
 @pytest.mark.nightly
 @pytest.mark.spec("P14", "T20")
-@pytest.mark.parametrize("who", ["eve", "root"])
-async def test_what_is_anothers_is_like_what_never_was(town: Town, who: str) -> None:
-    before, sent, found = await town.rows(), sent_by(town), dict[str, set[int]]()
-    async with town.site.client(who) as client:
+@pytest.mark.parametrize("user", ["eve", "root"])
+async def test_what_is_anothers_is_like_what_never_was(town: Town, user: str) -> None:
+    before, sent, codes = await town.rows(), sent_by(town), dict[str, set[int]]()
+    async with town.site.client(user) as client:
         for template, path in paths_of(town.document, town.ada):
             for method in METHODS:
                 options = dict(sent.get(("GET" if method == "HEAD" else method, template), {}))
@@ -65,15 +65,21 @@ async def test_what_is_anothers_is_like_what_never_was(town: Town, who: str) -> 
                     headers = first | conditions
                     theirs = await client.request(method, path, headers=headers, **options)
                     nobodys = await client.request(method, elsewhere(path, town.ada), headers=headers, **options)
-                    asked = (method, template, conditions)
-                    assert told(theirs, town.ada) == told(nobodys, town.ada), asked
-                    assert SECRET not in theirs.text, asked
-                    assert "etag" not in theirs.headers, asked
-                    found.setdefault(template, set()).add(theirs.status_code)
+                    attempt = (method, template, conditions)
+                    assert told(theirs, town.ada) == told(nobodys, town.ada), attempt
+                    assert SECRET not in theirs.text, attempt
+                    assert "etag" not in theirs.headers, attempt
+                    codes.setdefault(template, set()).add(theirs.status_code)
     # Those who are no administrators are told that first, of every agent.
-    first = {one: 403 if _ADMINISTERED.search(one) and who != "root" else 404 for one in found}
-    first |= dict.fromkeys(filter(_OPERATED.search, found), 403)  # of the operator, who has no organisation
-    assert {one for one, statuses in found.items() if not {first[one]} <= statuses <= {400, first[one], 405}} == set()
+    first = {
+        path_template: 403 if _ADMINISTERED.search(path_template) and user != "root" else 404 for path_template in codes
+    }
+    first |= dict.fromkeys(filter(_OPERATED.search, codes), 403)  # of the operator, who has no organisation
+    assert {
+        path_template
+        for path_template, statuses in codes.items()
+        if not {first[path_template]} <= statuses <= {400, first[path_template], 405}
+    } == set()
     assert await town.rows() == before
 
 
@@ -104,8 +110,8 @@ async def test_the_ids_of_this_walk_are_those_of_the_owner(town: Town) -> None:
                 expected = 403 if _ADMINISTERED.search(template) else 404 if template.endswith("{number}") else 200
                 assert (await ada.get(path, **options)).status_code == expected, template
             for method in set(METHODS) - methods - ({"HEAD"} if "GET" in methods else set()):
-                problems = [await ada.request(method, one) for one in (path, elsewhere(path, town.ada))]
-                statuses = [one.status_code for one in problems]
+                problems = [await ada.request(method, target) for target in (path, elsewhere(path, town.ada))]
+                statuses = [response.status_code for response in problems]
                 # MCP says first that there is no such thing; REST, that there is no such method.
                 assert statuses == [405, 404 if template.startswith("/mcp") else 405], (method, template)
                 assert methods.intersection(problems[0].headers["allow"].split(", ")) or template.startswith("/mcp")

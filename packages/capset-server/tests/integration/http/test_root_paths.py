@@ -48,8 +48,8 @@ LINKS = re.compile(r"""\b(?:href|src|action|(?:data-)?hx-(?:get|post|put|patch|d
     ],
 )
 def test_a_request_is_below_the_root_however_it_came(path: str, before: str, root: str | None, after: str) -> None:
-    found = place_request({"type": "http", "path": path, "root_path": before}, root)
-    assert (found["path"], found["root_path"]) == (after, before if root is None else root)
+    scope = place_request({"type": "http", "path": path, "root_path": before}, root)
+    assert (scope["path"], scope["root_path"]) == (after, before if root is None else root)
 
 
 @pytest.mark.spec("P92")
@@ -59,14 +59,14 @@ def test_the_root_is_the_path_of_the_public_url() -> None:
     assert (
         root_path_of(None, "https://a.example/tools/capset/") == root_path_of("/tools/capset/", None) == "/tools/capset"
     )
-    for root, public, said in (
+    for root, public, message in (
         ("capset", None, "a slash and letters"),
         ("/a b", None, "a slash and letters"),
         ("/a/../b", None, "a slash and letters"),
         (None, "https://a.example/a%20b", "a slash and letters"),
         ("/capset", "https://a.example/other", "the public URL has the path '/other'"),
     ):
-        with pytest.raises(DefinitionError, match=said):
+        with pytest.raises(DefinitionError, match=message):
             root_path_of(root, public)
 
 
@@ -80,23 +80,23 @@ async def test_a_root_that_is_a_path_of_the_servers_own_is_refused(root: str) ->
 
 @pytest.mark.spec("P92")
 async def test_what_the_server_says_of_itself_is_below_the_root() -> None:
-    async with site(root_path=ROOT) as here, here.client() as ada:
+    async with site(root_path=ROOT) as server, server.client() as ada:
         for came in ("", ROOT):  # cut off, and not
-            made = await ada.post(f"{came}/v1/sessions", json={"agent_id": "foreman"})
-            assert made.headers["location"] == f"{ROOT}/v1/sessions/{made.json()['id']}"
+            created = await ada.post(f"{came}/v1/sessions", json={"agent_id": "foreman"})
+            assert created.headers["location"] == f"{ROOT}/v1/sessions/{created.json()['id']}"
             assert (await ada.get(f"{came}/openapi.json")).json()["servers"] == [{"url": ROOT}]
             assert (await ada.get(f"{came}/v1/healthz")).status_code == 200
             wrong = await ada.put(f"{came}/v1/sessions", json={})
             assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, POST")
-        assert (await call(ada, made.json()["id"], "echo")).json()["data"] == "hello"
+        assert (await call(ada, created.json()["id"], "echo")).json()["data"] == "hello"
 
 
 @pytest.mark.spec("P92", "P16")
 @pytest.mark.parametrize("path", ["/mcp/agents/foreman", "/mcp/agents/foreman/"])
 async def test_a_slash_at_the_end_of_an_endpoint_of_mcp_is_none(shared: Site, path: str) -> None:
     async with shared.client() as ada:
-        told = await ada.post(path, json=LIST, headers=MCP_HEADERS)
-        assert (told.status_code, '"name":"echo"' in told.text) == (200, True)
+        response = await ada.post(path, json=LIST, headers=MCP_HEADERS)
+        assert (response.status_code, '"name":"echo"' in response.text) == (200, True)
     await shared.key("of foreman", agent="foreman")
     async with shared.client("of foreman") as client:
         assert (await client.post("/mcp/", json=LIST, headers=MCP_HEADERS)).status_code == 200
@@ -143,21 +143,21 @@ async def test_everything_is_reached_through_a_proxy_that_cuts_the_root_off() ->
     bound = bind("127.0.0.1", 0)
     with proxy_to(bound.getsockname()[1]) as process:
         public = f"http://127.0.0.1:{await port_of(process)}"
-        async with site(bound=bound, public_url=f"{public}{ROOT}") as here:
-            key = await here.key("boss", scopes=["capset:admin"])
+        async with site(bound=bound, public_url=f"{public}{ROOT}") as server:
+            key = await server.key("boss", scopes=["capset:admin"])
             headers = {"Authorization": f"Bearer {key}"}
             async with httpx2.AsyncClient(base_url=public, headers=headers, trust_env=False, timeout=60) as boss:
                 assert (await boss.get("/v1/healthz")).status_code == 404, "the proxy has nothing else"
                 assert (await boss.get(f"{ROOT}/openapi.json")).json()["servers"] == [{"url": ROOT}]
-                made = await boss.post(f"{ROOT}/v1/sessions", json={"agent_id": "foreman"})
-                assert (await boss.get(made.headers["location"])).json()["id"] == made.json()["id"]
-                listed = await boss.post(f"{ROOT}/mcp/agents/foreman/", json=LIST, headers=MCP_HEADERS)
-                assert '"name":"echo"' in listed.text
+                created = await boss.post(f"{ROOT}/v1/sessions", json={"agent_id": "foreman"})
+                assert (await boss.get(created.headers["location"])).json()["id"] == created.json()["id"]
+                listing = await boss.post(f"{ROOT}/mcp/agents/foreman/", json=LIST, headers=MCP_HEADERS)
+                assert '"name":"echo"' in listing.text
             async with httpx2.AsyncClient(
                 base_url=public, trust_env=False, timeout=60, follow_redirects=True
             ) as browser:
-                asked = await browser.get(f"{ROOT}/")
-                assert asked.url.path == f"{ROOT}/login"
+                start_page = await browser.get(f"{ROOT}/")
+                assert start_page.url.path == f"{ROOT}/login"
                 page = await browser.post(f"{ROOT}/login", data={"key": key, "next": "/agents"})
                 (signed_in,) = page.history
                 assert "; Path=/capset;" in signed_in.headers["set-cookie"]

@@ -22,10 +22,10 @@ async def send(site: Site, path: str, body: bytes, headers: dict[str, str], trai
         "Trailer": ", ".join(trailers),
         **headers,
     }
-    async with line(site) as there:
+    async with line(site) as connection:
         rest = b"%x\r\n%s\r\n0\r\n%s\r\n" % (len(body), body, fields(trailers))
-        await there.send(f"POST {path} HTTP/1.1\r\n".encode() + fields(sent) + b"\r\n" + rest)
-        return await there.answer()
+        await connection.send(f"POST {path} HTTP/1.1\r\n".encode() + fields(sent) + b"\r\n" + rest)
+        return await connection.answer()
 
 
 def fields(named: dict[str, str]) -> bytes:
@@ -59,26 +59,26 @@ async def test_no_field_in_a_trailer_has_an_effect(here: Site) -> None:
     async with here.client() as client:
         path = f"/v1/sessions/{await make_session(client)}/calls"
     first = await send(here, path, BODY, key, late)
-    again = await send(here, path, BODY, key, late)
-    for answer in (first, again):
+    repeated = await send(here, path, BODY, key, late)
+    for answer in (first, repeated):
         assert answer.status == 200
         assert answer.headers["content-type"] == "application/json"
         assert answer.headers["x-correlation-id"] != "from-a-trailer"
         assert "idempotent-replayed" not in answer.headers
-    assert json.loads(first.body)["record"] != json.loads(again.body)["record"]
+    assert json.loads(first.body)["record"] != json.loads(repeated.body)["record"]
 
 
 async def test_the_next_request_of_the_connection_has_its_own_headers(here: Site) -> None:
     host, key = {"Host": f"127.0.0.1:{here.port}"}, {"Authorization": f"Bearer {here.keys['ada']}"}
     chunked = {**host, "Transfer-Encoding": "chunked"}
     body = b"0\r\n" + fields(key) + b"\r\n"
-    async with line(here) as there:
-        await there.send(b"GET /v1/agents HTTP/1.1\r\n" + fields(chunked) + b"\r\n" + body)
-        assert (await there.answer()).status == 401
-        await there.send(b"GET /v1/agents HTTP/1.1\r\n" + fields(host) + b"\r\n")
-        assert (await there.answer()).status == 401
-        await there.send(b"GET /v1/agents HTTP/1.1\r\n" + fields({**host, **key}) + b"\r\n")
-        assert (await there.answer()).status == 200
+    async with line(here) as connection:
+        await connection.send(b"GET /v1/agents HTTP/1.1\r\n" + fields(chunked) + b"\r\n" + body)
+        assert (await connection.answer()).status == 401
+        await connection.send(b"GET /v1/agents HTTP/1.1\r\n" + fields(host) + b"\r\n")
+        assert (await connection.answer()).status == 401
+        await connection.send(b"GET /v1/agents HTTP/1.1\r\n" + fields({**host, **key}) + b"\r\n")
+        assert (await connection.answer()).status == 200
 
 
 @pytest.mark.parametrize("end", [b"X-More: a\r\n", b"a"])
@@ -90,11 +90,11 @@ async def test_trailers_have_the_bound_of_a_head(here: Site, end: bytes) -> None
         "Transfer-Encoding": "chunked",
     }
     start = b"" if end.endswith(b"\n") else b"X-Endless: "
-    async with line(here) as there:
-        await there.send(b"POST /v1/agents HTTP/1.1\r\n" + fields(head) + b"\r\n2\r\n{}\r\n0\r\n" + start)
+    async with line(here) as connection:
+        await connection.send(b"POST /v1/agents HTTP/1.1\r\n" + fields(head) + b"\r\n2\r\n{}\r\n0\r\n" + start)
         for _ in range(40):
-            await there.send(end * (1_000 // len(end)))
+            await connection.send(end * (1_000 // len(end)))
             await asyncio.sleep(0)
-        answer = await there.answer()
+        answer = await connection.answer()
         checked_problem(answer.body, answer.headers, 431, "headers_too_large")
-        assert await there.closed()
+        assert await connection.closed()

@@ -51,20 +51,22 @@ async def test_an_answer_and_its_head_are_one_segment(shared: Site) -> None:
     loop = asyncio.get_running_loop()
     with socket.create_connection(("127.0.0.1", shared.port)) as client:
         client.setblocking(False)
-        for asked in range(3):
+        for number in range(3):
             await loop.sock_sendall(client, b"GET /v1/healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
             assert (await loop.sock_recv(client, 65_536)).startswith(b"HTTP/1.1 200")
-            told = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160)
-            (segments,) = struct.unpack_from("=I", told, 152)  # tcpi_data_segs_in of linux/tcp.h
-            assert segments == asked + 1
+            tcp_info = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160)
+            (segments,) = struct.unpack_from("=I", tcp_info, 152)  # tcpi_data_segs_in of linux/tcp.h
+            assert segments == number + 1
 
 
 @pytest.mark.spec("P42")
 def test_the_parts_of_uvicorn_that_are_extended_are_those_that_were_tested() -> None:
     advice = "read what has changed in uvicorn/protocols/http/httptools_impl.py, run make test P=http, then move this"
     extra: list[str] = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]["server"]
-    (pinned,) = [one for one in map(Requirement, extra) if one.name == "uvicorn"]
-    assert {one.operator for one in pinned.specifier} == {">=", "<"}, "a version that was not tested is not installed"
+    (pinned,) = [requirement for requirement in map(Requirement, extra) if requirement.name == "uvicorn"]
+    assert {bound.operator for bound in pinned.specifier} == {">=", "<"}, (
+        "a version that was not tested is not installed"
+    )
     assert version("uvicorn") in pinned.specifier, advice
     # What the protocol overrides or reads, beside the callbacks of httptools, which are public.
     protocol, cycle, server = map(vars, (HttpToolsProtocol, RequestResponseCycle, uvicorn.Server))

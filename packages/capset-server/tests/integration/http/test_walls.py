@@ -16,13 +16,13 @@ from tests.helpers.server.walk import ADMINISTERED, Step, steps
 
 @pytest.fixture
 async def town(tmp_path: Path) -> AsyncGenerator[Town]:
-    async with a_town(tmp_path) as found:
-        await found.site.key("bob")
-        await found.site.key("eve", org="evil")
-        await found.site.key("namesake", principal="ada", org="evil")
-        await found.site.key("nemo", org=None)
-        await found.site.key("homeless ada", principal="ada", org=None)
-        yield found
+    async with a_town(tmp_path) as new_town:
+        await new_town.site.key("bob")
+        await new_town.site.key("eve", org="evil")
+        await new_town.site.key("namesake", principal="ada", org="evil")
+        await new_town.site.key("nemo", org=None)
+        await new_town.site.key("homeless ada", principal="ada", org=None)
+        yield new_town
 
 
 @pytest.mark.realtime
@@ -32,8 +32,8 @@ async def test_the_owner_gets_through_everywhere(town: Town) -> None:
         for step in steps(town.document, town.ada):
             response = await step.take(client)
             if step.name in ("cancel_turn", "resume_turn", "rewind_session"):  # the session is in no turn
-                told = ("is not in the turn", "runs no agents", "has no messages of a turn")
-                assert any(one in response.text for one in told), (step, response.text)
+                messages = ("is not in the turn", "runs no agents", "has no messages of a turn")
+                assert any(message in response.text for message in messages), (step, response.text)
             elif step.name == "get_approval_file":
                 assert "has no file 0" in problem(response, 404, "not_found")["detail"]
             elif step.name in ADMINISTERED:
@@ -46,10 +46,10 @@ async def test_the_owner_gets_through_everywhere(town: Town) -> None:
 
 @pytest.mark.realtime
 @pytest.mark.spec("P14")
-@pytest.mark.parametrize("who", ["eve", "namesake", "nemo", "homeless ada"])
-async def test_nothing_of_another_organisation_is_there(town: Town, who: str) -> None:
+@pytest.mark.parametrize("user", ["eve", "namesake", "nemo", "homeless ada"])
+async def test_nothing_of_another_organisation_is_there(town: Town, user: str) -> None:
     before = await town.rows()
-    async with town.site.client(who) as client:
+    async with town.site.client(user) as client:
         for step in steps(town.document, town.ada):
             response = await step.take(client)
             assert SECRET not in response.text, step
@@ -96,7 +96,9 @@ async def test_which_version_ran_is_known_to_its_principal_and_to_auditors(town:
     await town.site.key("carol", scopes=["capset:read", "capset:call", "capset:write"])
     await town.site.key("only ada", principal="ada", scopes=["capset:call"])
     await town.site.key("auditor", scopes=["capset:audit"])
-    of_lineage = [one for one in steps(town.document, town.ada) if one.of in ("link", "envelope", "transitions")]
+    of_lineage = [
+        walk_step for walk_step in steps(town.document, town.ada) if walk_step.of in ("link", "envelope", "transitions")
+    ]
     assert len(of_lineage) == 5
     before = await town.rows()
     async with town.site.client("carol") as client:
@@ -104,15 +106,15 @@ async def test_which_version_ran_is_known_to_its_principal_and_to_auditors(town:
             response = await step.take(client)
             assert SECRET not in response.text, step
             await assert_as_if_there_were_none(client, step, response, town)
-        asked = {"session_id": town.ada.session}
-        problem(await client.get("/v1/links", params=asked), 404, "not_found")
-        problem(await client.post("/v1/links", json=asked), 404, "not_found")
-    for who in ("only ada", "auditor", "bob"):
-        async with town.site.client(who) as client:
+        params = {"session_id": town.ada.session}
+        problem(await client.get("/v1/links", params=params), 404, "not_found")
+        problem(await client.post("/v1/links", json=params), 404, "not_found")
+    for user in ("only ada", "auditor", "bob"):
+        async with town.site.client(user) as client:
             for step in of_lineage:
-                assert (await step.take(client)).status_code == 200, (who, step)
-            listed = (await client.get("/v1/links", params={"session_id": town.ada.session})).json()["items"]
-            assert [one["id"] for one in listed] == [town.ada.link], who
+                assert (await step.take(client)).status_code == 200, (user, step)
+            links = (await client.get("/v1/links", params={"session_id": town.ada.session})).json()["items"]
+            assert [link["id"] for link in links] == [town.ada.link], user
     async with town.site.client("auditor") as client:
         problem(await client.post("/v1/links", json={"session_id": town.ada.session}), 403, "permission_denied")
     async with town.site.client("bob") as client:
@@ -126,14 +128,14 @@ async def assert_as_if_there_were_none(
 ) -> None:
     """Check that an answer says the same of what is somebody else's as of what never was."""
     refused = (403, "permission_denied") if step.name in ADMINISTERED else (404, "not_found")
-    said = problem(response, *refused)
+    refusal = problem(response, *refused)
     path, options = elsewhere(step.path, town.ada), dict(step.options)
     for part in ("json", "params"):
         if part in options:
             options[part] = json.loads(elsewhere(json.dumps(options[part]), town.ada))
     other = problem(await client.request(step.method, path, **options), *refused)
-    assert elsewhere(said["detail"], town.ada) == other["detail"], step
-    assert said.keys() == other.keys()
+    assert elsewhere(refusal["detail"], town.ada) == other["detail"], step
+    assert refusal.keys() == other.keys()
 
 
 @pytest.mark.spec("P14", "P16")

@@ -52,20 +52,20 @@ def nobody_is_paid() -> None:
 @pytest.fixture(scope="module")
 async def office() -> AsyncGenerator[Site]:
     """Give a server with a public address, where nobody approves what is their own."""
-    async with site(agents=[teller], public_url=PUBLIC) as here:
-        yield here
+    async with site(agents=[teller], public_url=PUBLIC) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
 async def home() -> AsyncGenerator[Site]:
     """Give a server whose people may approve what they asked for; ``child`` has no scope for that."""
-    async with site(agents=[teller], public_url=PUBLIC, governance=Governance(own_approvals=True)) as here:
-        await here.key("child", principal="ada", scopes=["capset:call"])
-        yield here
+    async with site(agents=[teller], public_url=PUBLIC, governance=Governance(own_approvals=True)) as server:
+        await server.key("child", principal="ada", scopes=["capset:call"])
+        yield server
 
 
-def caller(here: Site, capabilities: dict[str, Any], key: str = "ada") -> Tasker:
-    return Tasker(f"{here.url}/mcp/agents/teller", here.keys[key], capabilities)
+def caller(server: Site, capabilities: dict[str, Any], key: str = "ada") -> Tasker:
+    return Tasker(f"{server.url}/mcp/agents/teller", server.keys[key], capabilities)
 
 
 def question(result: dict[str, Any]) -> dict[str, Any]:
@@ -78,8 +78,8 @@ def question(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def answered(result: dict[str, Any], action: str = "accept", **content: Any) -> dict[str, Any]:
-    said = {"action": action, **({"content": content} if content else {})}
-    return {"inputResponses": {KEY: said}, "requestState": result["requestState"]}
+    answer = {"action": action, **({"content": content} if content else {})}
+    return {"inputResponses": {KEY: answer}, "requestState": result["requestState"]}
 
 
 def approval_of(result: dict[str, Any]) -> str:
@@ -132,17 +132,17 @@ async def test_a_client_with_tasks_gets_one_after_the_page(office: Site) -> None
 async def test_the_state_is_for_one_request_and_one_caller(office: Site) -> None:
     ada, other = caller(office, PAGES), await _stranger(office)
     first = await ada.call("pay", to="erin")
-    for one, to in ((ada, "frank"), (other, "erin")):
+    for tasker, to in ((ada, "frank"), (other, "erin")):
         more = {**answered(first), "name": "pay", "arguments": {"to": to}}
-        assert await one.refused("tools/call", more) == INVALID_PARAMS
+        assert await tasker.refused("tools/call", more) == INVALID_PARAMS
     await office.kernel.approvals.decide(approval_of(first), Answer(approved=False), by=BOSS)
     assert "rejected" in (await ada.call("pay", more=answered(first), to="erin"))["content"][0]["text"]
     assert paid == []
 
 
-async def _stranger(here: Site) -> Tasker:
-    await here.key("bob", scopes=["capset:call"])
-    return caller(here, PAGES, "bob")
+async def _stranger(server: Site) -> Tasker:
+    await server.key("bob", scopes=["capset:call"])
+    return caller(server, PAGES, "bob")
 
 
 @pytest.mark.spec("M20")
@@ -163,13 +163,13 @@ async def test_those_who_may_approve_their_own_calls_get_a_form(home: Site) -> N
     assert '"to": "bob"' in params["message"]
     assert params["requestedSchema"]["properties"]["decision"]["enum"] == ["approve", "reject"]
     assert params["requestedSchema"]["required"] == ["decision"]
-    again = await ada.call("pay", more=answered(first, decision="perhaps"), to="bob")
-    assert question(again) == params, "what does not fit is asked for again"
-    done = await ada.call("pay", more=answered(again, decision="approve", note="fine"), to="bob")
+    repeated = await ada.call("pay", more=answered(first, decision="perhaps"), to="bob")
+    assert question(repeated) == params, "what does not fit is asked for again"
+    done = await ada.call("pay", more=answered(repeated, decision="approve", note="fine"), to="bob")
     assert done["content"][0]["text"] == "bob is paid"
-    kept = await home.kernel.approvals.get(approval_of(first), org="acme")
-    assert (kept.status, kept.decided_by, kept.note) == ("used", "user:ada", "fine")
-    replayed = await ada.call("pay", more=answered(again, decision="approve"), to="bob")
+    approval = await home.kernel.approvals.get(approval_of(first), org="acme")
+    assert (approval.status, approval.decided_by, approval.note) == ("used", "user:ada", "fine")
+    replayed = await ada.call("pay", more=answered(repeated, decision="approve"), to="bob")
     question(replayed)
     assert approval_of(replayed) != approval_of(first), "an answer is for one request"
     assert paid == ["bob"]
@@ -193,8 +193,8 @@ async def test_a_key_without_the_scope_gets_no_form(home: Site) -> None:
     child = caller(home, BOTH, "child")
     assert question(await child.call("pay", to="erin"))["mode"] == "url"
     assert (await caller(home, FORMS, "child").call("pay", to="erin"))["isError"] is True
-    shown = await caller(home, FORMS).call("pay", to="erin")
-    stolen = {**answered(shown, decision="approve"), "name": "pay", "arguments": {"to": "erin"}}
+    form = await caller(home, FORMS).call("pay", to="erin")
+    stolen = {**answered(form, decision="approve"), "name": "pay", "arguments": {"to": "erin"}}
     assert await caller(home, FORMS, "child").refused("tools/call", stolen) == INVALID_PARAMS
     assert paid == []
 
@@ -220,15 +220,15 @@ async def test_what_is_masked_is_decided_on_the_page_and_not_in_a_form(home: Sit
 @pytest.mark.parametrize("capabilities", [{}, PAGES, {"extensions": {TASKS: {}}}])
 async def test_ordinary_calls_are_answered_as_by_the_sdk(office: Site, capabilities: dict[str, Any]) -> None:
     ada = caller(office, capabilities)
-    fast, whole = await ada.call("pay", to="heidi"), await ada.call("pay", more={"unknown": 1}, to="heidi")
-    for one in (fast, whole):
-        one.pop("requestState", None)
+    fast, by_sdk = await ada.call("pay", to="heidi"), await ada.call("pay", more={"unknown": 1}, to="heidi")
+    for answer in (fast, by_sdk):
+        answer.pop("requestState", None)
         for name in ("record", "correlation"):
-            one["_meta"].pop(f"{PREFIX}{name}")
-        one["_meta"].pop(f"{PREFIX}error", None)
-        for block in one.get("content", []):
+            answer["_meta"].pop(f"{PREFIX}{name}")
+        answer["_meta"].pop(f"{PREFIX}error", None)
+        for block in answer.get("content", []):
             block["text"] = block["text"].partition("correlation")[0]
-    assert fast == whole
+    assert fast == by_sdk
 
 
 @pytest.mark.spec("M20", "G46", "G48")
@@ -238,27 +238,27 @@ async def test_rules_for_approvers_hold_where_people_may_approve_their_own() -> 
     both = {**FORMS, "elicitation": {"form": {}, "url": {}}}
     for rule, mode in ((forbidden, "url"), (permitted, "url"), (two, "form")):
         governance = Governance(own_approvals=True, approvers=[rule])
-        async with site(agents=[teller], public_url=PUBLIC, governance=governance) as here:
-            ada = caller(here, both)
+        async with site(agents=[teller], public_url=PUBLIC, governance=governance) as server:
+            ada = caller(server, both)
             first = await ada.call("pay", to="bob")
             assert question(first)["mode"] == mode
             if mode == "form":
                 half = await ada.call("pay", more=answered(first, decision="approve"), to="bob")
                 assert half["isError"] is True
                 assert "It needs two different approvers." in half["content"][0]["text"]
-                await here.kernel.approvals.decide(approval_of(first), Answer(approved=True), by=BOSS)
+                await server.kernel.approvals.decide(approval_of(first), Answer(approved=True), by=BOSS)
                 assert (await ada.call("pay", to="bob"))["content"][0]["text"] == "bob is paid"
 
 
 @pytest.mark.spec("G48")
 async def test_a_form_is_for_the_arguments_that_it_has_shown() -> None:
     governance = Governance(own_approvals=True, approvers=[ApproverRule(approvals=2)])
-    async with site(agents=[teller], public_url=PUBLIC, governance=governance) as here:
-        ada = caller(here, {"elicitation": {"form": {}, "url": {}}})
+    async with site(agents=[teller], public_url=PUBLIC, governance=governance) as server:
+        ada = caller(server, {"elicitation": {"form": {}, "url": {}}})
         first = await ada.call("pay", to="bob")
         changed = Answer(approved=True, arguments={"to": "eve"})
-        await here.kernel.approvals.decide(approval_of(first), changed, by=BOSS)
+        await server.kernel.approvals.decide(approval_of(first), changed, by=BOSS)
         led = await ada.call("pay", more=answered(first, decision="approve"), to="bob")
         assert (question(led)["mode"], paid) == ("url", [])
-        row = await here.kernel.approvals.get(approval_of(first), org="acme")
+        row = await server.kernel.approvals.get(approval_of(first), org="acme")
         assert (row.status, row.modified) == ("pending", '{"to":"eve"}')

@@ -18,16 +18,16 @@ from tests.waiting import until
 
 async def test_a_cancelled_request_cancels_the_call(era: Era) -> None:
     sleeper = Sleeper()
-    async with bench(era, sleeper.tool(), echo) as here:
-        calling = asyncio.ensure_future(here.client.call_tool("sleep"))
+    async with bench(era, sleeper.tool(), echo) as workbench:
+        calling = asyncio.ensure_future(workbench.client.call_tool("sleep"))
         await sleeper.started.wait()
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
         await asyncio.wait_for(sleeper.cleaned.wait(), 60)
-        assert not (await here.client.call_tool("echo", {"text": "x"})).is_error, "the connection goes on"
-        records = await here.records(tool="sleep")
-        assert [one.outcome for one in records] == ["cancelled"]
+        assert not (await workbench.client.call_tool("echo", {"text": "x"})).is_error, "the connection goes on"
+        records = await workbench.records(tool="sleep")
+        assert [record.outcome for record in records] == ["cancelled"]
 
 
 async def test_a_request_that_is_cancelled_at_once_waits_for_its_call_s_cleanup_too() -> None:
@@ -35,35 +35,35 @@ async def test_a_request_that_is_cancelled_at_once_waits_for_its_call_s_cleanup_
         """Take no progress."""
 
     sleeper = Sleeper()
-    async with desk(sleeper.tool()) as here:
+    async with desk(sleeper.tool()) as workbench:
         with CancelScope() as scope:
             scope.cancel()
-            await call_tool(Exchange(here.session), CallToolRequestParams(name="sleep"), nobody)
+            await call_tool(Exchange(workbench.session), CallToolRequestParams(name="sleep"), nobody)
         assert scope.cancelled_caught
         assert sleeper.cleaned.is_set()
-        assert (await here.record()).outcome == "cancelled"
+        assert (await workbench.record()).outcome == "cancelled"
 
 
 async def test_a_cancelled_request_cancels_the_call_over_http(era: Era) -> None:
     sleeper = Sleeper()
-    async with site(sleeper.tool(), echo) as here, here.client(era, "ada") as client:
+    async with site(sleeper.tool(), echo) as server, server.client(era, "ada") as client:
         calling = asyncio.ensure_future(client.call_tool("sleep"))
         await sleeper.started.wait()
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
         await asyncio.wait_for(sleeper.cleaned.wait(), 60)
-        await until(lambda: here.open_requests == 0)
-        assert (await here.record()).outcome == "cancelled"
+        await until(lambda: server.open_requests == 0)
+        assert (await server.record()).outcome == "cancelled"
         assert not (await client.call_tool("echo", {"text": "x"})).is_error, "the connection goes on"
 
 
 async def test_nobody_cancels_the_call_of_another_connection() -> None:
     sleeper = Sleeper()
-    async with site(sleeper.tool()) as here, here.client("legacy", "ada") as client:
+    async with site(sleeper.tool()) as server, server.client("legacy", "ada") as client:
         calling = asyncio.ensure_future(client.call_tool("sleep"))
         await sleeper.started.wait()
-        async with here.client("legacy", "ada") as other:
+        async with server.client("legacy", "ada") as other:
             # The two count their requests alike: each of these is a number that the other uses as well.
             for number in range(5):
                 notification = {"requestId": number, "reason": "mine"}
@@ -78,18 +78,18 @@ async def test_nobody_cancels_the_call_of_another_connection() -> None:
 async def test_a_client_that_leaves_cancels_its_call(era: Era) -> None:
     sleeper = Sleeper()
 
-    async def exchange(here: Site) -> None:
-        async with here.client(era, "ada") as client:
+    async def exchange(server: Site) -> None:
+        async with server.client(era, "ada") as client:
             await client.call_tool("sleep")
 
-    async with site(sleeper.tool()) as here:
-        visiting = asyncio.ensure_future(exchange(here))
+    async with site(sleeper.tool()) as server:
+        visiting = asyncio.ensure_future(exchange(server))
         await sleeper.started.wait()
         visiting.cancel()
         await asyncio.wait([visiting])
-        await until(lambda: here.open_requests == 0)
+        await until(lambda: server.open_requests == 0)
         assert sleeper.cleaned.is_set(), "the request was not over before its call was"
-        assert (await here.record()).outcome == "cancelled"
+        assert (await server.record()).outcome == "cancelled"
 
 
 @pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28"])
@@ -106,11 +106,11 @@ async def test_a_connection_that_breaks_cancels_its_call(version: str) -> None:
         f"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: {version}\r\n"
         f"Mcp-Method: tools/call\r\nMcp-Name: sleep\r\nContent-Length: {len(message)}\r\n\r\n"
     )
-    async with site(sleeper.tool()) as here:
-        _, writer = await asyncio.open_connection("127.0.0.1", int(here.url.rpartition(":")[2]))
+    async with site(sleeper.tool()) as server:
+        _, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
         writer.write((head + message).encode())
         await asyncio.wait_for(sleeper.started.wait(), 60)
         writer.close()
-        await until(lambda: here.open_requests == 0)
+        await until(lambda: server.open_requests == 0)
         assert sleeper.cleaned.is_set(), "the request was not over before its call was"
-        assert (await here.record()).outcome == "cancelled"
+        assert (await server.record()).outcome == "cancelled"

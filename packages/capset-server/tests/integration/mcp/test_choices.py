@@ -32,8 +32,8 @@ async def paint(ctx: Context) -> str:
 @pytest.mark.spec("M12")
 async def test_choices_are_shown_by_their_titles() -> None:
     person = Person(accept(color="Red"), accept(color="#0d0", stripes=["#d00", "#0d0"]))
-    async with bench("auto", paint, elicitation_callback=person) as here:
-        painted = text_of(await here.client.call_tool("paint", {}))
+    async with bench("auto", paint, elicitation_callback=person) as workbench:
+        painted = text_of(await workbench.client.call_tool("paint", {}))
         assert painted == '{"color":"#0d0","stripes":["#d00","#0d0"]}', "a title is no value"
         assert len(person.asked) == 2
         choices = [{"const": "#d00", "title": "Red"}, {"const": "#0d0", "title": "Green"}]
@@ -54,27 +54,27 @@ async def test_an_older_client_is_shown_them_in_its_own_form(version: str) -> No
     hello = {"method": "initialize", "params": declared | {"clientInfo": {"name": "t", "version": "1"}}}
     sent = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": version}
     async with (
-        site(paint) as here,
+        site(paint) as server,
         httpx2.AsyncClient(headers={**sent, "Authorization": "Bearer ada"}, timeout=20) as http,
     ):
-        url = f"{here.url}/mcp/agents/tester"
+        url = f"{server.url}/mcp/agents/tester"
         opened = await http.post(url, json={"jsonrpc": "2.0", "id": 0, **hello})
         http.headers["Mcp-Session-Id"] = opened.headers["mcp-session-id"]
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "paint", "arguments": {}}}
-        found: list[dict[str, Any]] = []
+        messages: list[dict[str, Any]] = []
         async with asyncio.timeout(60), http.stream("POST", url, json=call) as response:
             async for line in response.aiter_lines():
                 if not line.startswith("data: {"):
                     continue
-                found.append(json.loads(line.removeprefix("data: ")))
-                if "method" in found[-1]:
+                messages.append(json.loads(line.removeprefix("data: ")))
+                if "method" in messages[-1]:
                     result = {"action": "accept", "content": {"color": "#d00", "stripes": []}}
-                    answer = {"jsonrpc": "2.0", "id": found[-1]["id"], "result": result}
+                    answer = {"jsonrpc": "2.0", "id": messages[-1]["id"], "result": result}
                     assert (await http.post(url, json=answer)).status_code == 202
-    asked, answered = found
-    assert asked["method"] == "elicitation/create"
+    question, answered = messages
+    assert question["method"] == "elicitation/create"
     names = {"enum": ["#d00", "#0d0"], "enumNames": ["Red", "Green"]}
     titles = {"oneOf": [{"const": "#d00", "title": "Red"}, {"const": "#0d0", "title": "Green"}]}
-    color = asked["params"]["requestedSchema"]["properties"]["color"]
+    color = question["params"]["requestedSchema"]["properties"]["color"]
     assert color == {"type": "string", **(names if version == "2025-06-18" else titles)}
     assert answered["result"]["content"][0]["text"] == '{"color":"#d00","stripes":[]}'

@@ -66,7 +66,7 @@ async def test_without_an_agent_or_with_anothers_there_is_none(shared: Site) -> 
             for response in (await said(client, "/mcp", LIST), await client.get("/mcp", headers=MCP_HEADERS)):
                 details.append(problem(response, 404, "not_found")["detail"].replace(agent, "X"))
             assert (await client.get("/v1/sessions")).json()["items"] == []
-    assert len({one.replace("01890000-0000-7000-8000-000000000000", "X") for one in details}) == 1
+    assert len({detail.replace("01890000-0000-7000-8000-000000000000", "X") for detail in details}) == 1
 
 
 @pytest.mark.spec("P14", "P16")
@@ -78,10 +78,10 @@ async def test_a_key_without_the_scope_is_told_so(shared: Site) -> None:
 
 @pytest.mark.spec("P14", "P16")
 async def test_a_token_names_its_agent() -> None:
-    async with issuing() as here:
+    async with issuing() as issuer:
         for agent, status in (("foreman", 200), ("nobody", 404), (None, 404)):
             headers = {"Authorization": f"Bearer {token(agent=agent)}"}
-            async with here.site.client(None, headers=headers) as client:
+            async with issuer.site.client(None, headers=headers) as client:
                 assert (await said(client, "/mcp", LIST)).status_code == status
 
 

@@ -56,7 +56,7 @@ def body_of(name: str, arguments: object, *, number: Any = 7, meta: Mapping[str,
     return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
 
 
-async def post(here: Site, body: Any, **headers: str) -> httpx2.Response:
+async def post(server: Site, body: Any, **headers: str) -> httpx2.Response:
     name = body["params"].get("name") if isinstance(body, dict) and isinstance(body.get("params"), dict) else "x"
     sent = {
         "Accept": "application/json, text/event-stream",
@@ -68,29 +68,31 @@ async def post(here: Site, body: Any, **headers: str) -> httpx2.Response:
         **headers,
     }
     async with httpx2.AsyncClient(timeout=30) as http:
-        return await http.post(f"{here.url}/mcp/agents/tester", content=json.dumps(body), headers=sent)
+        return await http.post(f"{server.url}/mcp/agents/tester", content=json.dumps(body), headers=sent)
 
 
 def told(response: httpx2.Response) -> tuple[int, list[tuple[str, str]], str]:
     """Return all of an answer that is not of one request alone."""
     ids: dict[str, str] = {}
-    text = _VOLATILE.sub(lambda found: ids.setdefault(found[0], f"id {len(ids)}"), response.text)
-    kept = [(name, value) for name, value in response.headers.multi_items() if name not in ("date", "content-length")]
-    return response.status_code, kept, text
+    text = _VOLATILE.sub(lambda match: ids.setdefault(match[0], f"id {len(ids)}"), response.text)
+    headers = [
+        (name, value) for name, value in response.headers.multi_items() if name not in ("date", "content-length")
+    ]
+    return response.status_code, headers, text
 
 
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Give the ids of the requests that were answered without the SDK."""
-    found: list[object] = []
+    request_ids: list[object] = []
     original = FastCalls.answer
 
     async def noting(self: FastCalls, call: Any, *rest: Any) -> None:
-        found.append(call.id)
+        request_ids.append(call.id)
         await original(self, call, *rest)
 
     monkeypatch.setattr(FastCalls, "answer", noting)
-    return found
+    return request_ids
 
 
 @pytest.mark.spec("M16")
@@ -119,39 +121,39 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     ],
 )
 async def test_answers_are_those_of_the_sdk(name: str, arguments: dict[str, Any], fast: list[object]) -> None:
-    async with site(*TOOLS) as here:
+    async with site(*TOOLS) as server:
         body = body_of(name, arguments)
-        with_it = await post(here, {**body, "unknown": 1})  # which the protocol lets pass, and no client sends
+        with_it = await post(server, {**body, "unknown": 1})  # which the protocol lets pass, and no client sends
         assert fast == []
-        without = await post(here, body)
+        without = await post(server, body)
         assert fast == [7]
         assert told(without) == told(with_it)
 
 
 @pytest.mark.spec("M13", "M16")
 async def test_lists_are_those_of_the_sdk_and_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[object] = []
+    calls: list[object] = []
     original = fast_calls.list_tools
 
-    def noting(*given: Any) -> Any:
-        made.append(given)
-        return original(*given)
+    def noting(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return original(*arguments)
 
     monkeypatch.setattr(fast_calls, "list_tools", noting)
-    async with site(*TOOLS) as here:
+    async with site(*TOOLS) as server:
         body = {"jsonrpc": "2.0", "id": "a\u00e4", "method": "tools/list", "params": {"_meta": META}}
-        async with here.kernel.open(here.agent, principal=here.tokens["ada"]) as session:
-            here.session = session
-            with_it = await listed(here, {**body, "unknown": 1})
-            assert made == []
-            first, second = await listed(here, body), await listed(here, body)
+        async with server.kernel.open(server.agent, principal=server.tokens["ada"]) as session:
+            server.session = session
+            with_it = await listed(server, {**body, "unknown": 1})
+            assert calls == []
+            first, second = await listed(server, body), await listed(server, body)
             assert first.content == second.content == with_it.content
-            assert len(made) == 1
-            assert (await listed(here, {**body, "params": {"_meta": META, "cursor": "x"}})).status_code == 400
-            assert len(made) == 1
+            assert len(calls) == 1
+            assert (await listed(server, {**body, "params": {"_meta": META, "cursor": "x"}})).status_code == 400
+            assert len(calls) == 1
 
 
-async def listed(here: Site, body: Any) -> httpx2.Response:
+async def listed(server: Site, body: Any) -> httpx2.Response:
     headers = {
         "Accept": "application/json, text/event-stream",
         "Authorization": "Bearer ada",
@@ -160,21 +162,21 @@ async def listed(here: Site, body: Any) -> httpx2.Response:
         "Mcp-Method": "tools/list",
     }
     async with httpx2.AsyncClient(timeout=30) as http:
-        return await http.post(f"{here.url}/mcp/agents/tester", content=json.dumps(body), headers=headers)
+        return await http.post(f"{server.url}/mcp/agents/tester", content=json.dumps(body), headers=headers)
 
 
 @pytest.mark.spec("M16", "M12")
 async def test_a_call_that_asks_gets_a_sealed_state_and_goes_on_with_it(fast: list[object]) -> None:
-    async with site(*TOOLS) as here:
+    async with site(*TOOLS) as server:
         meta = {**META, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}}
-        asked = (await post(here, body_of("ask", {}, meta=meta))).json()["result"]
-        assert (asked["resultType"], fast) == ("input_required", [7])
-        again = body_of("ask", {}, meta=meta)
-        again["params"] |= {
-            "requestState": asked["requestState"],
-            "inputResponses": {key: {"action": "decline"} for key in asked["inputRequests"]},
+        question = (await post(server, body_of("ask", {}, meta=meta))).json()["result"]
+        assert (question["resultType"], fast) == ("input_required", [7])
+        second_call = body_of("ask", {}, meta=meta)
+        second_call["params"] |= {
+            "requestState": question["requestState"],
+            "inputResponses": {key: {"action": "decline"} for key in question["inputRequests"]},
         }
-        done = (await post(here, again)).json()["result"]
+        done = (await post(server, second_call)).json()["result"]
         assert done["structuredContent"] == {"result": "decline"}
         assert fast == [7], "the second round is the SDK's"
 
@@ -226,29 +228,29 @@ async def test_a_call_that_asks_gets_a_sealed_state_and_goes_on_with_it(fast: li
 async def test_what_is_not_ordinary_is_answered_by_the_sdk(
     change: dict[str, Any], headers: dict[str, str], fast: list[object]
 ) -> None:
-    async with site(*TOOLS) as here:
-        await post(here, {**body_of("add", {"a": 1}), **change}, **headers)
+    async with site(*TOOLS) as server:
+        await post(server, {**body_of("add", {"a": 1}), **change}, **headers)
         assert fast == []
 
 
 @pytest.mark.spec("M16")
 async def test_what_is_no_json_and_what_is_long_is_left_to_the_sdk(fast: list[object]) -> None:
-    async with site(*TOOLS) as here:
-        await post(here, body_of("echo", {"text": "x" * fast_calls.MAX_BODY}))
+    async with site(*TOOLS) as server:
+        await post(server, body_of("echo", {"text": "x" * fast_calls.MAX_BODY}))
         assert fast == []
         for body in ('{"jsonrpc": "2.0"', '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"\\ud800"}}'):
             headers = {"Mcp-Name": "add", "Mcp-Method": "tools/call", "MCP-Protocol-Version": "2026-07-28"}
             headers |= {"Content-Type": "application/json"}
             headers |= {"Accept": "application/json, text/event-stream", "Authorization": "Bearer ada"}
             async with httpx2.AsyncClient() as http:
-                response = await http.post(f"{here.url}/mcp/agents/tester", content=body, headers=headers)
+                response = await http.post(f"{server.url}/mcp/agents/tester", content=body, headers=headers)
             assert response.status_code == 400
         assert fast == []
 
 
 @pytest.mark.spec("M16")
 async def test_the_official_client_is_answered_so(fast: list[object]) -> None:
-    async with site(*TOOLS) as here, here.client("auto", "ada") as client:
+    async with site(*TOOLS) as server, server.client("auto", "ada") as client:
         result = await client.call_tool("add", {"a": 1, "b": 2})
         assert result.structured_content == {"result": 3}
         assert len(fast) == 1
@@ -257,13 +259,13 @@ async def test_the_official_client_is_answered_so(fast: list[object]) -> None:
 @pytest.mark.spec("M16")
 async def test_a_client_that_leaves_cancels_its_call(fast: list[object]) -> None:
     sleeper = Sleeper()
-    async with site(sleeper.tool()) as here:
-        asking = asyncio.ensure_future(post(here, body_of("sleep", {})))
+    async with site(sleeper.tool()) as server:
+        asking = asyncio.ensure_future(post(server, body_of("sleep", {})))
         await sleeper.started.wait()
         asking.cancel()
         await asyncio.wait_for(sleeper.cleaned.wait(), 60)
-        await until(lambda: here.open_requests == 0)
-        assert (await here.record(tool="sleep")).outcome == "cancelled"
+        await until(lambda: server.open_requests == 0)
+        assert (await server.record(tool="sleep")).outcome == "cancelled"
         assert fast == [7]
 
 
@@ -271,10 +273,10 @@ async def test_a_client_that_leaves_cancels_its_call(fast: list[object]) -> None
 async def test_closing_cancels_a_call_that_goes_on(fast: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("capset_server.mcp.http.DRAIN_SECONDS", 0.1)
     sleeper = Sleeper()
-    async with site(sleeper.tool()) as here:
-        asking = asyncio.ensure_future(post(here, body_of("sleep", {})))
+    async with site(sleeper.tool()) as server:
+        asking = asyncio.ensure_future(post(server, body_of("sleep", {})))
         await sleeper.started.wait()
-        await here.door._drain()
+        await server.door._drain()
         response = await asking
         assert response.json()["error"]["message"] == "Request cancelled"
         assert sleeper.cleaned.is_set()
@@ -296,8 +298,8 @@ async def test_an_answer_that_takes_long_is_a_stream_with_pings(
             raise ToolError("too long")
         return "rested"
 
-    async with site(rest) as here:
-        response = await post(here, body_of("rest", {"seconds": 0.5}))
+    async with site(rest) as server:
+        response = await post(server, body_of("rest", {"seconds": 0.5}))
         assert response.headers["content-type"] == "text/event-stream"
         *pings, event, _ = response.text.split("\r\n\r\n")
         assert len(pings) >= 2
@@ -316,9 +318,9 @@ async def test_governance_is_the_same(fast: list[object]) -> None:
         """Do it once."""
         return "done"
 
-    async with site(once) as here:
-        assert (await post(here, body_of("once", {}))).json()["result"]["isError"] is False
-        refused = await post(here, body_of("once", {}))
+    async with site(once) as server:
+        assert (await post(server, body_of("once", {}))).json()["result"]["isError"] is False
+        refused = await post(server, body_of("once", {}))
         assert refused.json()["result"]["isError"] is True
-        assert (await here.record(tool="once", code="limit_exceeded")).outcome == "limited"
+        assert (await server.record(tool="once", code="limit_exceeded")).outcome == "limited"
         assert fast == [7, 7]

@@ -69,8 +69,8 @@ class Event(NamedTuple):
 class Caller:
     """A client by hand: what it has of a stream stays in its hands when that breaks off."""
 
-    def __init__(self, here: Site, http: httpx2.AsyncClient, token: str) -> None:
-        self.here, self.http, self.token, self.ticket = here, http, token, ""
+    def __init__(self, server: Site, http: httpx2.AsyncClient, token: str) -> None:
+        self.here, self.http, self.token, self.ticket = server, http, token, ""
 
     def headers(self, version: str = "2025-11-25", **more: str) -> dict[str, str]:
         """Return the headers of a request."""
@@ -108,47 +108,47 @@ class Caller:
 
 
 async def events(response: httpx2.Response) -> AsyncGenerator[Event]:
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     async for line in response.aiter_lines():
         if line and not line.startswith(":"):
             name, _, value = line.partition(": ")
-            found[name] = value
-        elif not line and found:
-            data = found.get("data", "")
-            yield Event(found.get("id", ""), json.loads(data) if data else None, found.get("retry", ""))
-            found = {}
+            fields[name] = value
+        elif not line and fields:
+            data = fields.get("data", "")
+            yield Event(fields.get("id", ""), json.loads(data) if data else None, fields.get("retry", ""))
+            fields = {}
 
 
 @asynccontextmanager
-async def caller(here: Site, token: str = "ada") -> AsyncGenerator[Caller]:
+async def caller(server: Site, token: str = "ada") -> AsyncGenerator[Caller]:
     async with httpx2.AsyncClient(timeout=20) as http:
-        found = Caller(here, http, token)
-        opened = await found.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO})
-        found.ticket = opened.headers["mcp-session-id"]
-        yield found
+        client = Caller(server, http, token)
+        opened = await client.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO})
+        client.ticket = opened.headers["mcp-session-id"]
+        yield client
 
 
-def texts(found: list[Event]) -> list[str]:
+def texts(stream_events: list[Event]) -> list[str]:
     """Return the messages of progress and the texts of answers in events."""
-    said: list[str] = []
-    for one in found:
-        if one.data is not None:
-            data = one.data
-            said.append(data["params"]["message"] if "params" in data else data["result"]["content"][0]["text"])
-    return said
+    messages: list[str] = []
+    for event in stream_events:
+        if event.data is not None:
+            data = event.data
+            messages.append(data["params"]["message"] if "params" in data else data["result"]["content"][0]["text"])
+    return messages
 
 
 @pytest.mark.spec("M25")
 async def test_a_stream_that_broke_off_goes_on_where_it_was() -> None:
     gate = Gate()
-    async with site(*gate.tools()) as here, caller(here) as ada:
+    async with site(*gate.tools()) as server, caller(server) as ada:
         async with ada.calling("steps") as stream:
-            first, one = await anext(stream), await anext(stream)
+            first, second = await anext(stream), await anext(stream)
             assert (first.data, first.retry) == (None, "2000"), "the first event has no data, and says when to come"
-            assert texts([one]) == ["one"]
-        async with ada.resuming(one.id) as stream:
-            again, two = await anext(stream), await anext(stream)
-            assert (again.id, again.data, texts([two])) == (one.id, None, ["two"])
+            assert texts([second]) == ["one"]
+        async with ada.resuming(second.id) as stream:
+            opening, two = await anext(stream), await anext(stream)
+            assert (opening.id, opening.data, texts([two])) == (second.id, None, ["two"])
             gate.open.set()
             rest = [event async for event in stream]
             assert texts(rest) == ["threethreethreethree", "done"]
@@ -156,8 +156,8 @@ async def test_a_stream_that_broke_off_goes_on_where_it_was() -> None:
             assert texts([event async for event in stream]) == ["one", "two", "threethreethreethree", "done"]
         async with ada.resuming(rest[-1].id) as stream:
             assert texts([event async for event in stream]) == [], "it has all"
-        assert (await here.record()).outcome == "succeeded"
-        await until(lambda: here.open_requests == 0)
+        assert (await server.record()).outcome == "succeeded"
+        await until(lambda: server.open_requests == 0)
 
 
 @pytest.mark.spec("M25")
@@ -166,11 +166,11 @@ async def test_an_answer_that_came_without_its_client_is_fetched_by_the_official
 ) -> None:
     monkeypatch.setattr(kept_streams, "RETRY_MS", 100)
     gate = Gate()
-    async with site(*gate.tools()) as here:
+    async with site(*gate.tools()) as server:
         cut = Cutting()
         async with (
             httpx2.AsyncClient(transport=cut, headers={"Authorization": "Bearer ada"}, timeout=20) as http,
-            Client(streamable_http_client(here.url + PATH, http_client=http), mode="legacy") as client,
+            Client(streamable_http_client(server.url + PATH, http_client=http), mode="legacy") as client,
         ):
             assert client.protocol_version == "2025-11-25"
             calling = asyncio.ensure_future(client.call_tool("hold"))
@@ -179,7 +179,7 @@ async def test_an_answer_that_came_without_its_client_is_fetched_by_the_official
             gate.open.set()
             assert text_of(await asyncio.wait_for(calling, 60)) == "xxxx"
             assert cut.methods.count("GET") >= 1
-        assert (await here.record()).outcome == "succeeded"
+        assert (await server.record()).outcome == "succeeded"
 
 
 class Cutting(httpx2.AsyncHTTPTransport):
@@ -199,19 +199,24 @@ class Cutting(httpx2.AsyncHTTPTransport):
 
     async def cut(self) -> None:
         """Break off what is open."""
-        for one in self._open:
-            network = one.extensions["network_stream"]
+        for response in self._open:
+            network = response.extensions["network_stream"]
             await network.aclose()
 
 
 @pytest.mark.spec("M25")
 async def test_nobody_else_fetches_it() -> None:
     gate = Gate()
-    async with site(*gate.tools()) as here, caller(here) as ada, caller(here, "bob") as bob, caller(here) as other:
+    async with (
+        site(*gate.tools()) as server,
+        caller(server) as ada,
+        caller(server, "bob") as bob,
+        caller(server) as other,
+    ):
         async with ada.calling("hold") as stream:
             first = await anext(stream)
         gate.open.set()
-        await until(lambda: here.open_requests == 0)
+        await until(lambda: server.open_requests == 0)
         gone = await ada.refused(first.id.replace(".0", ".7"))
         assert gone[0] == 410
         assert await bob.refused(first.id) == gone, "and is not told whether there is one"
@@ -232,16 +237,16 @@ async def test_nobody_else_fetches_it() -> None:
 async def test_a_call_ends_when_its_client_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_streams, "GRACE_SECONDS", 0.2)
     gate = Gate()
-    async with site(*gate.tools()) as here, caller(here) as ada:
+    async with site(*gate.tools()) as server, caller(server) as ada:
         async with ada.calling("hold") as stream:
             first = await anext(stream)
         async with ada.resuming(first.id) as stream:
             await anext(stream)
             await asyncio.sleep(0.4)
             assert not gate.cleaned.is_set(), "the client is there"
-        await until(lambda: here.open_requests == 0)
+        await until(lambda: server.open_requests == 0)
         assert gate.cleaned.is_set()
-        assert (await here.record()).outcome == "cancelled"
+        assert (await server.record()).outcome == "cancelled"
         async with ada.resuming(first.id) as stream:
             last = [event async for event in stream][-1]
             assert last.data["error"]["message"] == "Request cancelled"
@@ -250,15 +255,15 @@ async def test_a_call_ends_when_its_client_stays_away(monkeypatch: pytest.Monkey
 @pytest.mark.spec("M25")
 async def test_a_client_that_has_left_can_still_cancel() -> None:
     gate = Gate()
-    async with site(*gate.tools()) as here, caller(here) as ada:
+    async with site(*gate.tools()) as server, caller(server) as ada:
         async with ada.calling("hold", id=7) as stream:
             await anext(stream)
         await asyncio.sleep(0.1)
         assert not gate.cleaned.is_set()
         message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
         assert (await ada.post(message)).status_code == 202
-        await until(lambda: here.open_requests == 0)
-        assert (await here.record()).outcome == "cancelled"
+        await until(lambda: server.open_requests == 0)
+        assert (await server.record()).outcome == "cancelled"
 
 
 @pytest.mark.spec("M25")
@@ -267,7 +272,7 @@ async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_streams, "MAX_OWN", 2)
     gate = Gate()
     gate.size = 3_000
-    async with site(*gate.tools()) as here, caller(here) as ada, caller(here, "bob") as bob:
+    async with site(*gate.tools()) as server, caller(server) as ada, caller(server, "bob") as bob:
         async with ada.calling("steps", 1) as stream:
             steps = await anext(stream)
         async with ada.calling("hold", 2) as stream:
@@ -275,10 +280,12 @@ async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             await gate.started.wait()
             async with ada.calling("hold", 3) as third, bob.calling("hold", 4) as other:
                 gate.open.set()
-                assert [one.id for one in [event async for event in third]] == [""], "there is no room to keep it"
+                assert [received.id for received in [event async for event in third]] == [""], (
+                    "there is no room to keep it"
+                )
                 assert (await anext(other)).id, "that of others is their own"
                 assert len(texts([event async for event in stream])[0]) == 3_000, "who is there gets all of it"
-        await until(lambda: here.open_requests == 0)
+        await until(lambda: server.open_requests == 0)
         assert (await ada.refused(hold.id))[0] == 410, "it is too long to be kept"
         async with ada.resuming(steps.id) as stream:
             assert texts([event async for event in stream]) == ["done"], "the progress that was too long is dropped"
@@ -291,7 +298,7 @@ async def test_answers_are_kept_for_a_time(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(kept_streams, "SENT_SECONDS", 0.05)
     gate = Gate()
     gate.open.set()
-    async with site(*gate.tools()) as here, caller(here) as ada:
+    async with site(*gate.tools()) as server, caller(server) as ada:
 
         async def is_gone(event: str) -> bool:
             return (await ada.refused(event))[0] == 410
@@ -303,7 +310,7 @@ async def test_answers_are_kept_for_a_time(monkeypatch: pytest.MonkeyPatch) -> N
         async with ada.calling("hold") as stream:
             first = await anext(stream)
         gate.open.set()
-        await until(lambda: here.open_requests == 0)
+        await until(lambda: server.open_requests == 0)
         await asyncio.sleep(0.2)
         async with ada.resuming(first.id) as stream:
             assert texts([await anext(stream), await anext(stream)]) == ["xxxx"], "it was not sent yet"
@@ -320,13 +327,13 @@ async def test_a_client_that_saw_no_id_cannot_come_again_and_its_call_ends() -> 
     cancelled, sent = asyncio.Event(), list[Message]()
     stream = KeptStream("p.s", AnswerOwner("ada", None), "ada", "hold", cancelled.set)
 
-    async def left() -> Message:
+    async def disconnect() -> Message:
         return {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await stream.deliver(0, left, send)
+    await stream.deliver(0, disconnect, send)
     await asyncio.wait_for(cancelled.wait(), 60)
     stream.end()
     assert sent == []
@@ -360,21 +367,21 @@ async def test_who_comes_later_misses_nothing_of_what_a_slower_one_was_sent() ->
         tasks.create_task(stream.deliver(1, stays, fast))
         await free.wait()
         stream.end()
-    assert [one[-5] for one in sent if b"data: " in one and b"retry" not in one] == list(b"2345")
+    assert [chunk[-5] for chunk in sent if b"data: " in chunk and b"retry" not in chunk] == list(b"2345")
 
 
 @pytest.mark.spec("M25")
 async def test_other_revisions_and_methods_are_as_before() -> None:
     gate = Gate()
     gate.open.set()
-    async with site(*gate.tools()) as here, caller(here) as ada:
+    async with site(*gate.tools()) as server, caller(server) as ada:
         async with ada.calling("hold", version="2025-06-18") as stream:
-            assert [one.id for one in [event async for event in stream]] == [""]
-        listed = await ada.post({"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}})
-        assert "id: " not in listed.text
-        assert (await ada.http.get(here.url + PATH, headers=ada.headers())).status_code == 405
+            assert [received.id for received in [event async for event in stream]] == [""]
+        listing = await ada.post({"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}})
+        assert "id: " not in listing.text
+        assert (await ada.http.get(server.url + PATH, headers=ada.headers())).status_code == 405
         wrong = await ada.http.post(
-            here.url + PATH,
+            server.url + PATH,
             json={"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "hold"}},
             headers=ada.headers(Accept="application/json"),
         )

@@ -28,7 +28,7 @@ async def hello() -> str:
     return "hello"
 
 
-async def post(here: Site, method: str, params: dict[str, Any], **headers: str) -> httpx2.Response:
+async def post(server: Site, method: str, params: dict[str, Any], **headers: str) -> httpx2.Response:
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
     sent = {
         "Accept": "application/json, text/event-stream",
@@ -37,14 +37,14 @@ async def post(here: Site, method: str, params: dict[str, Any], **headers: str) 
         **headers,
     }
     async with httpx2.AsyncClient() as http:
-        return await http.post(f"{here.url}/mcp/agents/tester", json=message, headers=sent)
+        return await http.post(f"{server.url}/mcp/agents/tester", json=message, headers=sent)
 
 
 @pytest.mark.spec("M13")
 async def test_lists_say_how_long_they_hold_and_for_whom() -> None:
-    async with site() as here:
+    async with site() as server:
         for method in LISTS:
-            result = (await post(here, method, {}, **{"Mcp-Method": method})).json()["result"]
+            result = (await post(server, method, {}, **{"Mcp-Method": method})).json()["result"]
             assert result["cacheScope"] == "private", method
             assert result["ttlMs"] == (0 if method == "resources/list" else 10_000), method
 
@@ -61,8 +61,8 @@ async def test_what_changes_at_any_time_does_not_hold() -> None:
     ):
         exchange = Exchange(session)
         async with Client(make_server(lambda: exchange), mode="auto") as client:
-            for listed in (await client.list_tools(), await client.list_prompts()):
-                assert (listed.ttl_ms, listed.cache_scope) == (0, "private")
+            for listing in (await client.list_tools(), await client.list_prompts()):
+                assert (listing.ttl_ms, listing.cache_scope) == (0, "private")
 
 
 @pytest.mark.spec("M13")
@@ -75,7 +75,7 @@ async def test_what_changes_at_any_time_does_not_hold() -> None:
     ],
 )
 async def test_headers_name_what_the_body_asks_for(method: str, params: dict[str, Any], name: str) -> None:
-    async with site() as here:
+    async with site() as server:
         good = {"Mcp-Method": method, "Mcp-Name": name}
         wrong: list[dict[str, str]] = [
             {},
@@ -85,7 +85,7 @@ async def test_headers_name_what_the_body_asks_for(method: str, params: dict[str
             {**good, "Mcp-Name": "other"},
         ]
         for headers in wrong:
-            response = await post(here, method, params, **headers)
+            response = await post(server, method, params, **headers)
             assert response.status_code == 400, headers
             assert response.json()["error"]["code"] == HEADER_MISMATCH, headers
-        assert (await post(here, method, params, **good)).json().get("error", {}).get("code") != HEADER_MISMATCH
+        assert (await post(server, method, params, **good)).json().get("error", {}).get("code") != HEADER_MISMATCH

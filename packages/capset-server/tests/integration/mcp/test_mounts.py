@@ -19,8 +19,8 @@ from tests.helpers.server.support import Site, make_agent, make_session
 async def client(shared: Site, path: str, era: Era, key: str = "ada") -> AsyncGenerator[Client]:
     async with shared.client(key) as http:
         transport = streamable_http_client(f"{shared.url}{path}", http_client=http)
-        async with Client(transport, mode=era) as found:
-            yield found
+        async with Client(transport, mode=era) as mcp_client:
+            yield mcp_client
 
 
 @pytest.mark.spec("M11", "P16")
@@ -29,16 +29,16 @@ async def test_files_that_came_by_rest_are_resources_of_their_session(shared: Si
         session = await make_session(ada)
         other = await make_session(ada)
         assert (await ada.put(f"/v1/sessions/{session}/files/notes/a b.md", content=b"# A" * 50_000)).status_code == 200
-    async with client(shared, f"/mcp/sessions/{session}", era) as here:
-        (listed,) = (await here.list_resources()).resources
-        assert (listed.uri, listed.size) == ("capset://files/notes/a%20b.md", 150_000)
-        (read,) = (await here.read_resource(listed.uri)).contents
+    async with client(shared, f"/mcp/sessions/{session}", era) as mcp_client:
+        (resource,) = (await mcp_client.list_resources()).resources
+        assert (resource.uri, resource.size) == ("capset://files/notes/a%20b.md", 150_000)
+        (read,) = (await mcp_client.read_resource(resource.uri)).contents
         assert isinstance(read, TextResourceContents)
         assert read.text == "# A" * 50_000
-    async with client(shared, f"/mcp/sessions/{other}", era) as here:
-        assert (await here.list_resources()).resources == []
+    async with client(shared, f"/mcp/sessions/{other}", era) as mcp_client:
+        assert (await mcp_client.list_resources()).resources == []
         with pytest.raises(MCPError):
-            await here.read_resource(listed.uri)
+            await mcp_client.read_resource(resource.uri)
 
 
 @pytest.mark.spec("M11", "P16")
@@ -46,10 +46,10 @@ async def test_the_session_of_an_agents_path_has_its_own(shared: Site) -> None:
     async with shared.client() as ada:
         agent = (await make_agent(ada))["id"]
     await shared.key("mcp default", principal="ada", agent=agent)
-    async with client(shared, f"/mcp/agents/{agent}", "auto") as here:
-        await here.call_tool("write_file", {"path": "/a.txt", "content": "a"})
-    async with client(shared, "/mcp", "auto", "mcp default") as here:
-        assert [one.name for one in (await here.list_resources()).resources] == ["/a.txt"]
+    async with client(shared, f"/mcp/agents/{agent}", "auto") as mcp_client:
+        await mcp_client.call_tool("write_file", {"path": "/a.txt", "content": "a"})
+    async with client(shared, "/mcp", "auto", "mcp default") as mcp_client:
+        assert [resource.name for resource in (await mcp_client.list_resources()).resources] == ["/a.txt"]
 
 
 @pytest.mark.spec("M11")
@@ -57,8 +57,8 @@ async def test_a_key_without_the_permission_sees_no_files(shared: Site) -> None:
     async with shared.client() as ada:
         agent = (await make_agent(ada))["id"]
     await shared.key("blind", permissions=["session_files:write"])
-    async with client(shared, f"/mcp/agents/{agent}", "auto", "blind") as here:
-        await here.call_tool("write_file", {"path": "/a.txt", "content": "a"})
-        assert (await here.list_resources()).resources == []
+    async with client(shared, f"/mcp/agents/{agent}", "auto", "blind") as mcp_client:
+        await mcp_client.call_tool("write_file", {"path": "/a.txt", "content": "a"})
+        assert (await mcp_client.list_resources()).resources == []
         with pytest.raises(MCPError, match="lacks the permission session_files:read"):
-            await here.read_resource("capset://files/a.txt")
+            await mcp_client.read_resource("capset://files/a.txt")

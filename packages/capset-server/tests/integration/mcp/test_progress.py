@@ -10,48 +10,48 @@ Told = list[tuple[float, float | None, str | None]]
 
 
 async def test_progress_is_told_to_whoever_asked_for_it(era: Era) -> None:
-    told: Told = []
+    updates: Told = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        told.append((progress, total, message))
+        updates.append((progress, total, message))
 
-    async with bench(era) as here:
+    async with bench(era) as workbench:
         fractions = {"fractions": [0.0, 0.25, 1.0]}
-        result = await here.client.call_tool("steps", fractions, progress_callback=on_progress)
+        result = await workbench.client.call_tool("steps", fractions, progress_callback=on_progress)
         assert result.structured_content == {"result": 3}
-    assert told == [(0.0, 1.0, "step 0"), (0.25, 1.0, "step 1"), (1.0, 1.0, "step 2")]
+    assert updates == [(0.0, 1.0, "step 0"), (0.25, 1.0, "step 1"), (1.0, 1.0, "step 2")]
 
 
 async def test_progress_only_ever_increases(era: Era) -> None:
-    told: list[float] = []
+    updates: list[float] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        told.append(progress)
+        updates.append(progress)
 
-    async with bench(era) as here:
+    async with bench(era) as workbench:
         fractions = {"fractions": [0.5, 0.5, 0.2, 0.7]}
-        await here.client.call_tool("steps", fractions, progress_callback=on_progress)
-    assert told == [0.5, 0.7]
+        await workbench.client.call_tool("steps", fractions, progress_callback=on_progress)
+    assert updates == [0.5, 0.7]
 
 
 async def test_nobody_who_did_not_ask_is_told() -> None:
-    seen: list[object] = []
+    messages: list[object] = []
 
     async def on_message(message: object) -> None:
-        seen.append(message)
+        messages.append(message)
 
-    async with bench("legacy", message_handler=on_message) as here:
-        await here.client.call_tool("steps", {"fractions": [0.1, 0.2]})
-    assert not [one for one in seen if isinstance(one, ServerNotification | ProgressNotification)]
+    async with bench("legacy", message_handler=on_message) as workbench:
+        await workbench.client.call_tool("steps", {"fractions": [0.1, 0.2]})
+    assert not [received for received in messages if isinstance(received, ServerNotification | ProgressNotification)]
 
 
 async def test_progress_comes_over_http_before_the_result(era: Era) -> None:
-    told: Told = []
+    updates: Told = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        told.append((progress, total, message))
+        updates.append((progress, total, message))
 
-    async with site() as here, here.client(era, "ada") as client:
+    async with site() as server, server.client(era, "ada") as client:
         result = await client.call_tool("steps", {"fractions": [0.5, 1.0]}, progress_callback=on_progress)
         assert result.structured_content == {"result": 2}
-    assert told == [(0.5, 1.0, "step 0"), (1.0, 1.0, "step 1")]
+    assert updates == [(0.5, 1.0, "step 0"), (1.0, 1.0, "step 1")]

@@ -52,14 +52,14 @@ class Sure(BaseModel):
 async def order(ctx: Context, article: str) -> str:
     """Order something."""
     started.append(article)
-    wanted = await ctx.ask_client("order", f"How many of {article}?", Order)
-    if wanted.data is None:
-        return wanted.action
-    if wanted.data.pieces > 5:
+    answer = await ctx.ask_client("order", f"How many of {article}?", Order)
+    if answer.data is None:
+        return answer.action
+    if answer.data.pieces > 5:
         sure = await ctx.ask_client("sure", "That many?", Sure)
         if sure.data is None or not sure.data.sure:
             return "not that many"
-    return f"{wanted.data.pieces} {wanted.data.size.value} {article}"
+    return f"{answer.data.pieces} {answer.data.size.value} {article}"
 
 
 @tool(effect="read")
@@ -105,11 +105,11 @@ def nothing_has_started() -> None:
 @pytest.mark.spec("M12")
 async def test_a_call_asks_and_is_made_again_with_the_answer() -> None:
     person = Person(accept(pieces=2, size="large"))
-    async with bench("auto", order, elicitation_callback=person) as here:
-        assert text_of(await here.client.call_tool("order", {"article": "tea"})) == "2 large tea"
-        (asked,) = person.asked
-        assert asked.message == "How many of tea?"
-        assert asked.requested_schema == {
+    async with bench("auto", order, elicitation_callback=person) as workbench:
+        assert text_of(await workbench.client.call_tool("order", {"article": "tea"})) == "2 large tea"
+        (question,) = person.asked
+        assert question.message == "How many of tea?"
+        assert question.requested_schema == {
             "type": "object",
             "properties": {
                 "size": {"type": "string", "enum": ["small", "large"], "default": "small"},
@@ -119,105 +119,107 @@ async def test_a_call_asks_and_is_made_again_with_the_answer() -> None:
             "required": ["pieces"],
         }
         assert started == ["tea", "tea"]
-        first, second = await here.records()
+        first, second = await workbench.records()
         assert (first.outcome, first.code, first.decision) == ("denied", "input_required", "allow")
         assert second.outcome == "succeeded"
-        intents = [one for one in await here.kernel.audit.read() if one.phase == "intent"]
+        intents = [record for record in await workbench.kernel.audit.read() if record.phase == "intent"]
         assert len(intents) == 2, "each round may have effects, as far as anybody can know"
 
 
 @pytest.mark.spec("M12")
 async def test_questions_follow_each_other_and_earlier_answers_stay() -> None:
     person = Person(accept(pieces=8), accept(sure=True))
-    async with bench("auto", order, elicitation_callback=person) as here:
-        assert text_of(await here.client.call_tool("order", {"article": "tea"})) == "8 small tea"
-        assert [one.message for one in person.asked] == ["How many of tea?", "That many?"]
-        assert [one.outcome for one in await here.records()] == ["denied", "denied", "succeeded"]
+    async with bench("auto", order, elicitation_callback=person) as workbench:
+        assert text_of(await workbench.client.call_tool("order", {"article": "tea"})) == "8 small tea"
+        assert [question.message for question in person.asked] == ["How many of tea?", "That many?"]
+        assert [record.outcome for record in await workbench.records()] == ["denied", "denied", "succeeded"]
 
 
 @pytest.mark.spec("M12")
 @pytest.mark.parametrize("action", ["decline", "cancel"])
 async def test_a_person_may_say_no_or_nothing(action: Literal["decline", "cancel"]) -> None:
-    async with bench("auto", order, elicitation_callback=Person(ElicitResult(action=action))) as here:
-        assert text_of(await here.client.call_tool("order", {"article": "tea"})) == action
+    async with bench("auto", order, elicitation_callback=Person(ElicitResult(action=action))) as workbench:
+        assert text_of(await workbench.client.call_tool("order", {"article": "tea"})) == action
 
 
 @pytest.mark.spec("M12")
 @pytest.mark.parametrize("wrong", [{}, {"pieces": 99}, {"pieces": "2"}, {"pieces": 2, "more": "x"}, {"pieces": 2.5}])
 async def test_what_does_not_fit_is_asked_for_again(wrong: dict[str, Any]) -> None:
     person = Person(accept(**wrong), accept(pieces=1))
-    async with bench("auto", order, elicitation_callback=person) as here:
-        assert text_of(await here.client.call_tool("order", {"article": "tea"})) == "1 small tea"
-        assert [one.message for one in person.asked] == ["How many of tea?"] * 2
+    async with bench("auto", order, elicitation_callback=person) as workbench:
+        assert text_of(await workbench.client.call_tool("order", {"article": "tea"})) == "1 small tea"
+        assert [question.message for question in person.asked] == ["How many of tea?"] * 2
 
 
 @pytest.mark.spec("M12")
 async def test_a_nested_call_may_ask_too() -> None:
-    async with bench("auto", order, relay, elicitation_callback=Person(accept(pieces=1))) as here:
-        assert text_of(await here.client.call_tool("relay", {"article": "tea"})) == "1 small tea"
+    async with bench("auto", order, relay, elicitation_callback=Person(accept(pieces=1))) as workbench:
+        assert text_of(await workbench.client.call_tool("relay", {"article": "tea"})) == "1 small tea"
 
 
 @pytest.mark.spec("M12")
 async def test_prompts_and_resources_ask_in_the_same_way() -> None:
     offers = [McpPrompt(greeting), McpResource("kit://greeting", greeting)]
     person = Person(accept(sure=True), accept(sure=False))
-    async with bench("auto", greeting, offers=offers, elicitation_callback=person) as here:
-        (message,) = (await here.client.get_prompt("greeting")).messages
+    async with bench("auto", greeting, offers=offers, elicitation_callback=person) as workbench:
+        (message,) = (await workbench.client.get_prompt("greeting")).messages
         assert isinstance(message.content, TextContent)
         assert message.content.text == "Hello: accept"
-        (read,) = (await here.client.read_resource("kit://greeting")).contents
+        (read,) = (await workbench.client.read_resource("kit://greeting")).contents
         assert read.model_dump()["text"] == "Hello: accept"
-        assert [one.outcome for one in await here.records()] == ["denied", "succeeded"] * 2
+        assert [record.outcome for record in await workbench.records()] == ["denied", "succeeded"] * 2
 
 
 @pytest.mark.spec("M12")
 async def test_an_approval_is_used_up_by_the_round_that_does_it() -> None:
     person = Person(accept(sure=True))
-    async with bench("auto", pay, elicitation_callback=person) as here:
-        assert (await here.client.call_tool("pay")).is_error
-        (request,) = (await here.kernel.approvals.list(ApprovalQuery(None))).items
-        await here.kernel.approvals.decide(request.id, Answer(approved=True), by=Principal("boss"))
-        assert text_of(await here.client.call_tool("pay")) == "paid"
-        again = await here.client.call_tool("pay")
-        assert again.is_error
-        assert "code: approval_required" in text_of(again)
+    async with bench("auto", pay, elicitation_callback=person) as workbench:
+        assert (await workbench.client.call_tool("pay")).is_error
+        (request,) = (await workbench.kernel.approvals.list(ApprovalQuery(None))).items
+        await workbench.kernel.approvals.decide(request.id, Answer(approved=True), by=Principal("boss"))
+        assert text_of(await workbench.client.call_tool("pay")) == "paid"
+        repeated = await workbench.client.call_tool("pay")
+        assert repeated.is_error
+        assert "code: approval_required" in text_of(repeated)
         assert started == ["paid"]
-        assert [one.outcome for one in await here.records()] == ["denied", "denied", "succeeded", "denied"]
+        assert [record.outcome for record in await workbench.records()] == ["denied", "denied", "succeeded", "denied"]
 
 
 @pytest.mark.spec("M12")
 async def test_each_round_counts_in_limits() -> None:
     person = Person(*(accept(sure=True) for _ in range(3)))
-    async with bench("auto", limited, elicitation_callback=person) as here:
-        assert text_of(await here.client.call_tool("limited")) == "done"
-        refused = await here.client.call_tool("limited")
+    async with bench("auto", limited, elicitation_callback=person) as workbench:
+        assert text_of(await workbench.client.call_tool("limited")) == "done"
+        refused = await workbench.client.call_tool("limited")
         assert "code: limit_exceeded" in text_of(refused)
 
 
 @pytest.mark.spec("M12")
 async def test_a_client_without_forms_is_told_what_it_lacks() -> None:
-    async with bench("auto", order, picky) as here:
+    async with bench("auto", order, picky) as workbench:
         for name, arguments, lacks in (
             ("order", {"article": "tea"}, {"elicitation": {"form": {}}}),
             ("picky", {}, {"extensions": {"io.example/ui": {}}}),
         ):
             with pytest.raises(MCPError) as caught:
-                await here.client.call_tool(name, arguments)
+                await workbench.client.call_tool(name, arguments)
             assert caught.value.code == MISSING_REQUIRED_CLIENT_CAPABILITY
             assert caught.value.data == {"requiredCapabilities": lacks}
-        assert {(one.outcome, one.code) for one in await here.records()} == {("denied", "client_capability_missing")}
+        assert {(record.outcome, record.code) for record in await workbench.records()} == {
+            ("denied", "client_capability_missing")
+        }
 
 
 @pytest.mark.spec("M12")
 async def test_an_older_client_cannot_be_asked() -> None:
-    async with bench("legacy", order, elicitation_callback=Person()) as here:
-        result = await here.client.call_tool("order", {"article": "tea"})
+    async with bench("legacy", order, elicitation_callback=Person()) as workbench:
+        result = await workbench.client.call_tool("order", {"article": "tea"})
         assert result.is_error
         assert "revision 2026-07-28" in text_of(result)
         assert "code: client_capability_missing" in text_of(result)
 
 
-async def post(here: Site, token: str, name: str, path: str = "/mcp/agents/tester", **params: Any) -> httpx2.Response:
+async def post(server: Site, token: str, name: str, path: str = "/mcp/agents/tester", **params: Any) -> httpx2.Response:
     message = {
         "jsonrpc": "2.0",
         "id": 1,
@@ -232,19 +234,19 @@ async def post(here: Site, token: str, name: str, path: str = "/mcp/agents/teste
         "Mcp-Name": name,
     }
     async with httpx2.AsyncClient() as http:
-        return await http.post(f"{here.url}{path}", json=message, headers=sent)
+        return await http.post(f"{server.url}{path}", json=message, headers=sent)
 
 
 @pytest.mark.spec("M12")
 async def test_a_state_is_for_its_caller_path_tool_and_arguments() -> None:
-    async with site(order, greeting) as here:
+    async with site(order, greeting) as server:
         arguments = {"article": "tea"}
-        first = (await post(here, "ada", "order", arguments=arguments)).json()["result"]
+        first = (await post(server, "ada", "order", arguments=arguments)).json()["result"]
         assert first["resultType"] == "input_required"
         answers = {"order": {"action": "accept", "content": {"pieces": 8}}}
         second = (
             await post(
-                here, "ada", "order", arguments=arguments, inputResponses=answers, requestState=first["requestState"]
+                server, "ada", "order", arguments=arguments, inputResponses=answers, requestState=first["requestState"]
             )
         ).json()["result"]
         state = second["requestState"]
@@ -268,26 +270,26 @@ async def test_a_state_is_for_its_caller_path_tool_and_arguments() -> None:
             ("ada", "order", "/mcp/agents/tester", {"requestState": '{"answers": {}}'}),
             ("ada", "order", "/mcp/agents/tester", {"requestState": ""}),
         ):
-            response = await post(here, token, name, path, **{**good, **changed})
+            response = await post(server, token, name, path, **{**good, **changed})
             assert response.json()["error"]["code"] == INVALID_PARAMS, changed
             assert started == [], "no handler has seen it"
-        done = (await post(here, "ada", "order", **good)).json()["result"]
+        done = (await post(server, "ada", "order", **good)).json()["result"]
         assert done["content"][0]["text"] == "8 small tea"
 
 
 @pytest.mark.spec("M12")
 async def test_a_missing_capability_is_400_by_http() -> None:
-    async with site(order, picky) as here:
-        response = await post(here, "ada", "picky", arguments={})
+    async with site(order, picky) as server:
+        response = await post(server, "ada", "picky", arguments={})
         assert response.status_code == 400
         assert response.json()["error"]["code"] == MISSING_REQUIRED_CLIENT_CAPABILITY
 
 
 @pytest.mark.spec("M12")
 async def test_answers_that_nobody_asked_for_change_nothing() -> None:
-    async with bench("auto", order, elicitation_callback=Person()) as here:
+    async with bench("auto", order, elicitation_callback=Person()) as workbench:
         extra = {"other": accept(pieces=3), "order": accept(pieces=2)}
-        result = await here.client.session.call_tool(
+        result = await workbench.client.session.call_tool(
             "order", {"article": "tea"}, input_responses=dict(extra), allow_input_required=True
         )
         assert isinstance(result, CallToolResult)
@@ -296,22 +298,22 @@ async def test_answers_that_nobody_asked_for_change_nothing() -> None:
 
 @pytest.mark.spec("M12")
 async def test_the_first_answer_to_a_question_stands() -> None:
-    async with bench("auto", order, elicitation_callback=Person()) as here:
-        call = here.client.session.call_tool
-        asked = await call(
+    async with bench("auto", order, elicitation_callback=Person()) as workbench:
+        call = workbench.client.session.call_tool
+        question = await call(
             "order", {"article": "tea"}, input_responses={"order": accept(pieces=8)}, allow_input_required=True
         )
-        assert isinstance(asked, InputRequiredResult)
-        assert asked.input_requests is not None
-        assert isinstance(asked.input_requests["sure"], ElicitRequest)
-        assert asked.meta is not None
-        assert asked.meta[f"{PREFIX}record"] == (await here.records())[0].id
+        assert isinstance(question, InputRequiredResult)
+        assert question.input_requests is not None
+        assert isinstance(question.input_requests["sure"], ElicitRequest)
+        assert question.meta is not None
+        assert question.meta[f"{PREFIX}record"] == (await workbench.records())[0].id
         other = {"order": accept(pieces=1), "sure": accept(sure=True)}
         done = await call(
             "order",
             {"article": "tea"},
             input_responses=dict(other),
-            request_state=asked.request_state,
+            request_state=question.request_state,
             allow_input_required=True,
         )
         assert isinstance(done, CallToolResult)
@@ -331,6 +333,6 @@ async def test_answers_that_grow_without_end_are_refused() -> None:
         return "done"
 
     person = Person(*(accept(text="x" * 40_000) for _ in range(3)))
-    async with bench("auto", collect, elicitation_callback=person) as here:
+    async with bench("auto", collect, elicitation_callback=person) as workbench:
         with pytest.raises(MCPError, match="more than 65,536 characters"):
-            await here.client.call_tool("collect")
+            await workbench.client.call_tool("collect")

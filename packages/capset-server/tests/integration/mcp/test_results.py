@@ -109,7 +109,7 @@ async def test_what_does_not_fit_its_schema_arrives_with_a_note(is_direct: bool,
         assert result.meta is not None
         note = result.meta[f"{PREFIX}note"]
         assert place in note
-        assert [one.text for one in result.content if isinstance(one, TextContent)] == ["done", f"[{note}]"]
+        assert [block.text for block in result.content if isinstance(block, TextContent)] == ["done", f"[{note}]"]
         assert result.structured_content == (None if structure == "-" else structure)
         assert result.is_error, "the official client throws away what does not fit and is no error"
         (record,) = await records_of(site.kernel.audit, tool="books_add")

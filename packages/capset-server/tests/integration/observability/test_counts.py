@@ -14,7 +14,7 @@ from tests.helpers.server.support import ALL_SCOPES, call, make_agent, make_sess
 from tests.helpers.server.town import NOT_THERE, SECRET, Town, a_town, belongings
 
 # Metrics of one who belongs to no organisation count what everybody does.
-SCOPES = [one for one in ALL_SCOPES if one != "capset:metrics"]
+SCOPES = [scope for scope in ALL_SCOPES if scope != "capset:metrics"]
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z")
 _OF_NOW = ("/v1/audit/summary", "/v1/usage")
 """The paths whose answers have the time at which they were asked."""
@@ -24,10 +24,10 @@ _OF_ALL = ("/v1/audit/verify",)
 
 @pytest.fixture
 async def town(tmp_path: Path) -> AsyncGenerator[Town]:
-    async with a_town(tmp_path) as found:
-        await found.site.key("eve", org="evil", scopes=SCOPES)
-        await found.site.key("nemo", org=None, scopes=SCOPES)
-        yield found
+    async with a_town(tmp_path) as new_town:
+        await new_town.site.key("eve", org="evil", scopes=SCOPES)
+        await new_town.site.key("nemo", org=None, scopes=SCOPES)
+        yield new_town
 
 
 def lists_of(document: dict[str, Any]) -> list[str]:
@@ -40,16 +40,16 @@ def lists_of(document: dict[str, Any]) -> list[str]:
 async def told(client: httpx2.AsyncClient, paths: list[str], **params: str) -> dict[str, tuple[int, str]]:
     """Return what lists say, but their correlation."""
     answers = {path: await client.get(path, params=params) for path in paths}
-    texts = {path: one.text.replace(one.headers["x-correlation-id"], "") for path, one in answers.items()}
+    texts = {path: answer.text.replace(answer.headers["x-correlation-id"], "") for path, answer in answers.items()}
     texts |= {path: _MOMENT.sub("", texts[path]) for path in _OF_NOW}
-    return {path: (one.status_code, texts[path]) for path, one in answers.items()}
+    return {path: (answer.status_code, texts[path]) for path, answer in answers.items()}
 
 
 @pytest.mark.spec("P14", "P15", "T20")
-@pytest.mark.parametrize("who", ["eve", "nemo"])
-async def test_what_others_make_changes_no_list_and_no_total(town: Town, who: str) -> None:
+@pytest.mark.parametrize("user", ["eve", "nemo"])
+async def test_what_others_make_changes_no_list_and_no_total(town: Town, user: str) -> None:
     paths = lists_of(town.document)
-    async with town.site.client() as ada, town.site.client(who) as client:
+    async with town.site.client() as ada, town.site.client(user) as client:
         await belongings(client, "of my own")
         before = [await told(client, paths), await told(client, paths, limit="1")]
         for _ in range(3):
@@ -71,7 +71,7 @@ async def test_another_ones_id_is_a_cursor_to_nothing_of_theirs(town: Town) -> N
             for path, (_, text) in answers.items():
                 # A refused cursor is named in its own refusal, and no other id of ada's is anywhere.
                 others = {ada.agent, ada.session, ada.record, ada.link, ada.approval, ada.envelope} - {cursor}
-                assert not [one for one in others if one in text], (path, cursor)
+                assert not [other_id for other_id in others if other_id in text], (path, cursor)
                 assert SECRET not in text, (path, cursor)
         # All that is eve's is newer than what is ada's, and nothing of it older.
         agents = (await eve.get("/v1/agents", params={"cursor": ada.agent})).json()
@@ -111,7 +111,7 @@ async def test_an_agents_name_is_taken_for_nobody(town: Town) -> None:
         mine = await make_agent(eve, "kit")
         assert mine["version"] == 1
         named = (await eve.get("/v1/agents", params={"name": "helper"})).json()
-        assert ([one["id"] for one in named["items"]], named["total"]) == ([mine["id"]], 1)
+        assert ([agent["id"] for agent in named["items"]], named["total"]) == ([mine["id"]], 1)
         session = await make_session(eve)
         assert (await call(eve, session, "echo")).status_code == 200
         records = (await eve.get("/v1/audit", params={"session": town.ada.session})).json()

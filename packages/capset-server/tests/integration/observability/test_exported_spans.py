@@ -56,8 +56,8 @@ class Asked:
             httpx2.Client(base_url=self.server.url, trust_env=False, timeout=20) as client,
             client.stream(method, path, headers=headers, **options) as answer,
         ):
-            said = None if leave else answer.read()
-        assert answer.status_code == status, (method, path, said)
+            content = None if leave else answer.read()
+        assert answer.status_code == status, (method, path, content)
         self.expected[trace] = list(spans)
         return answer
 
@@ -70,9 +70,9 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Asked, Co
         environ = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "FASTAPI_OTEL_AUTO_CONFIGURE": "true"}
         with running(folder, **environ) as server:
             key = server.key("told-by-principal", org="told-by-org", scopes=EVERYTHING)
-            made = Asked(server, key)
-            ask_everything(made)
-        yield made, collector
+            asker = Asked(server, key)
+            ask_everything(asker)
+        yield asker, collector
 
 
 def ask_everything(ask: Asked) -> None:
@@ -118,11 +118,11 @@ def ask_everything(ask: Asked) -> None:
 
 @pytest.mark.realtime
 def test_a_request_leaves_one_span_and_a_message_one_below_it(asked: tuple[Asked, Collector]) -> None:
-    made, collector = asked
-    found = {trace: [span.name for span in collector.trace(trace)] for trace in made.expected}
-    assert found == made.expected
-    assert len(collector.spans) == sum(map(len, made.expected.values())), "no trace but those that were asked for"
-    for trace in made.expected:
+    asker, collector = asked
+    names = {trace: [span.name for span in collector.trace(trace)] for trace in asker.expected}
+    assert names == asker.expected
+    assert len(collector.spans) == sum(map(len, asker.expected.values())), "no trace but those that were asked for"
+    for trace in asker.expected:
         first, *others = collector.trace(trace)
         assert (first.kind, first.parent_span_id.hex()) == (Span.SPAN_KIND_SERVER, "00000000000000ff")
         messages = [span for span in others if span.kind == Span.SPAN_KIND_SERVER]
@@ -132,14 +132,14 @@ def test_a_request_leaves_one_span_and_a_message_one_below_it(asked: tuple[Asked
 
 @pytest.mark.realtime
 def test_no_span_tells_of_a_query_a_header_or_who_asked(asked: tuple[Asked, Collector]) -> None:
-    made, collector = asked
-    requests = [collector.trace(trace)[0] for trace in made.expected]
-    assert {one.key for span in requests for one in span.attributes} <= {*ATTRIBUTES, "error.type"}
+    asker, collector = asked
+    requests = [collector.trace(trace)[0] for trace in asker.expected]
+    assert {attribute.key for span in requests for attribute in span.attributes} <= {*ATTRIBUTES, "error.type"}
     assert not [span.name for span in collector.spans if span.events or span.trace_state or span.status.message]
     text = collector.text.lower()
     assert "told-by" not in text
     assert TOLD["X-Forwarded-For"] not in text
-    assert made.key not in collector.text
+    assert asker.key not in collector.text
 
 
 async def test_a_hosts_own_providers_hear_nothing_of_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ async def test_a_hosts_own_providers_hear_nothing_of_the_framework(monkeypatch: 
     monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", traces.provider)
     monkeypatch.setattr("opentelemetry.metrics._internal._METER_PROVIDER", meters)
     monkeypatch.setattr("opentelemetry._logs._internal._LOGGER_PROVIDER", logs)
-    async with site() as here, here.client() as ada:
+    async with site() as server, server.client() as ada:
         assert (await ada.get(f"/v1/agents{QUERY}")).status_code == 422
     assert traces.one.name == "GET /v1/agents"
     assert "told-by" not in traces.text

@@ -50,8 +50,8 @@ async def test_lines_of_one_moment_are_one_write() -> None:
     await until(lambda: len(stream.parts) == 1, "the lines of the first moment to be written")
     log.put({"number": 3})
     await until(lambda: len(stream.parts) == 2, "the line of the second moment to be written")
-    written = [[json.loads(line)["number"] for line in part.splitlines()] for part in stream.parts]
-    assert written == [[0, 1, 2], [3]]
+    numbers = [[json.loads(line)["number"] for line in part.splitlines()] for part in stream.parts]
+    assert numbers == [[0, 1, 2], [3]]
 
 
 def has_ended(thread: threading.Thread) -> bool:
@@ -75,10 +75,10 @@ async def test_every_line_begins_alike_whoever_logs_it(monkeypatch: pytest.Monke
     monkeypatch.setattr(root, "handlers", [])
     monkeypatch.setattr(root, "level", root.level)
     log = LogWriter(stream)
-    async with site(log=stream) as here:
+    async with site(log=stream) as server:
         logs.configure(log)
         try:
-            async with here.client("ada") as client:
+            async with server.client("ada") as client:
                 await client.get("/v1/healthz")
             logging.getLogger("capset.server").info("it has started")
             try:
@@ -132,13 +132,13 @@ def test_what_is_not_read_is_lost_and_counted_and_a_later_line_says_so() -> None
         assert 0 < log.lost < count
         log.drain(0.05)  # it gives up
         # The writer says what is lost each time it takes lines: once, or again after what it took during the flood.
-        found = list[dict[str, Any]]()
-        while sum(line.get("lost", 1) for line in found) < count:
-            found.append(json.loads(reader.readline()))
-        told = [line for line in found if "lost" in line]
-        assert {tuple(line) for line in told} == {(*HEAD, "lost")}
-        assert {line["event"] for line in told} == {"log_lines_lost"}
-        assert sum(line["lost"] for line in told) == log.lost
+        lines = list[dict[str, Any]]()
+        while sum(line.get("lost", 1) for line in lines) < count:
+            lines.append(json.loads(reader.readline()))
+        loss_lines = [line for line in lines if "lost" in line]
+        assert {tuple(line) for line in loss_lines} == {(*HEAD, "lost")}
+        assert {line["event"] for line in loss_lines} == {"log_lines_lost"}
+        assert sum(line["lost"] for line in loss_lines) == log.lost
         log.put([b"{}"])
         assert reader.readline() == b"{}\n"
         log.drain()

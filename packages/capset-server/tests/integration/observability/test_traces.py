@@ -49,23 +49,23 @@ door = Capability("door", tools=[sign_in, sign_in_twice])
 
 @asynccontextmanager
 async def traced(traces: Traces, *, content: bool = True, **options: Any) -> AsyncGenerator[Site]:
-    async with site(door, observers=[traces.observer(content=content)], **options) as here:
-        yield here
+    async with site(door, observers=[traces.observer(content=content)], **options) as server:
+        yield server
 
 
 @asynccontextmanager
-async def mcp_client(here: Site, era: Era, agent: str) -> AsyncGenerator[Client]:
-    headers = {"Authorization": f"Bearer {here.keys['ada']}"}
+async def mcp_client(server: Site, era: Era, agent: str) -> AsyncGenerator[Client]:
+    headers = {"Authorization": f"Bearer {server.keys['ada']}"}
     async with (
         httpx2.AsyncClient(headers=headers, trust_env=False, timeout=20) as http,
-        Client(streamable_http_client(f"{here.url}/mcp/agents/{agent}", http_client=http), mode=era) as client,
+        Client(streamable_http_client(f"{server.url}/mcp/agents/{agent}", http_client=http), mode=era) as client,
     ):
         yield client
 
 
 async def test_a_call_over_rest_is_one_tree() -> None:
     traces = Traces()
-    async with traced(traces) as here, here.client() as ada:
+    async with traced(traces) as server, server.client() as ada:
         session = await make_session(ada, "door")
         traces.exporter.clear()
         answer = await call(ada, session, "sign_in_twice", user="ada", password=SECRET)
@@ -88,15 +88,15 @@ async def test_a_call_over_rest_is_one_tree() -> None:
     }
     assert json.loads(said(outer)["gen_ai.tool.call.arguments"]) == {"user": "ada", "password": "[redacted]"}
     assert said(outer)["gen_ai.tool.call.id"] == answer.json()["record"]
-    assert_nothing_leaks(traces, here)
+    assert_nothing_leaks(traces, server)
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 async def test_a_call_over_mcp_is_one_tree(era: Era) -> None:
     traces = Traces()
-    async with traced(traces) as here, here.client() as ada:
+    async with traced(traces) as server, server.client() as ada:
         agent = await make_agent(ada, "door")
-        async with mcp_client(here, era, agent["id"]) as client:
+        async with mcp_client(server, era, agent["id"]) as client:
             traces.exporter.clear()
             called = await client.call_tool("sign_in_twice", {"user": "ada", "password": SECRET})
             assert not called.is_error
@@ -112,18 +112,18 @@ async def test_a_call_over_mcp_is_one_tree(era: Era) -> None:
     ]
     _, message, outer, *_ = spans
     assert message.kind is SpanKind.SERVER
-    found = said(message)
-    assert (found["mcp.method.name"], found["gen_ai.tool.name"]) == ("tools/call", "sign_in_twice")
-    assert found["mcp.protocol.version"] == ("2025-11-25" if era == "legacy" else "2026-07-28")
-    assert found["jsonrpc.request.id"]
-    assert "gen_ai.operation.name" not in found, "the call's own span says so, and only it"
+    attributes = said(message)
+    assert (attributes["mcp.method.name"], attributes["gen_ai.tool.name"]) == ("tools/call", "sign_in_twice")
+    assert attributes["mcp.protocol.version"] == ("2025-11-25" if era == "legacy" else "2026-07-28")
+    assert attributes["jsonrpc.request.id"]
+    assert "gen_ai.operation.name" not in attributes, "the call's own span says so, and only it"
     assert json.loads(said(outer)["gen_ai.tool.call.arguments"])["password"] == "[redacted]"
-    assert_nothing_leaks(traces, here)
+    assert_nothing_leaks(traces, server)
 
 
 def test_the_sdks_own_span_of_each_message_is_taken_out() -> None:
     def names(server: Server[dict[str, Any]]) -> list[str]:
-        return [type(one).__name__ for one in server.middleware]
+        return [type(middleware).__name__ for middleware in server.middleware]
 
     assert "OpenTelemetryMiddleware" in names(Server("plain")), "it has another name now: take that out instead"
     assert "OpenTelemetryMiddleware" not in names(make_server(lambda: pytest.fail("nobody asked")))
@@ -132,9 +132,9 @@ def test_the_sdks_own_span_of_each_message_is_taken_out() -> None:
 @pytest.mark.parametrize("era", ["legacy", "auto"])
 async def test_the_clients_own_words_are_in_no_name(era: Era) -> None:
     traces = Traces()
-    async with traced(traces) as here, here.client() as ada:
+    async with traced(traces) as server, server.client() as ada:
         agent = await make_agent(ada, "door")
-        async with mcp_client(here, era, agent["id"]) as client:
+        async with mcp_client(server, era, agent["id"]) as client:
             traces.exporter.clear()
             assert (await client.call_tool(SECRET, {})).is_error
     named = {span.name for span in traces.spans}
@@ -146,7 +146,7 @@ async def test_the_clients_own_words_are_in_no_name(era: Era) -> None:
 
 async def test_the_trace_of_the_client_goes_on() -> None:
     traces = Traces()
-    async with traced(traces) as here, here.client(headers={"traceparent": REMOTE}) as ada:
+    async with traced(traces) as server, server.client(headers={"traceparent": REMOTE}) as ada:
         session = await make_session(ada, "door")
         traces.exporter.clear()
         await call(ada, session, "sign_in", user="ada", password=SECRET)
@@ -155,10 +155,10 @@ async def test_the_trace_of_the_client_goes_on() -> None:
 
 async def test_the_trace_in_a_messages_meta_goes_before_the_requests() -> None:
     traces = Traces()
-    async with traced(traces) as here, here.client() as ada:
+    async with traced(traces) as server, server.client() as ada:
         agent = await make_agent(ada, "door")
         traces.exporter.clear()
-        asked = {
+        body = {
             "jsonrpc": "2.0",
             "id": 1,
             "method": "tools/call",
@@ -169,7 +169,7 @@ async def test_the_trace_in_a_messages_meta_goes_before_the_requests() -> None:
             },
         }
         headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
-        answer = await ada.post(f"/mcp/agents/{agent['id']}", json=asked, headers=headers)
+        answer = await ada.post(f"/mcp/agents/{agent['id']}", json=body, headers=headers)
         assert answer.status_code == 200, answer.text
     request, message, tool_span = traces.spans
     assert [f"{context_of(span).trace_id:032x}" == REMOTE[3:35] for span in (request, message, tool_span)] == [
@@ -198,13 +198,13 @@ async def test_a_message_is_named_by_its_method_if_there_is_such_a_one(method: s
         "initialize": about,
         "notifications/progress": {"progressToken": 7, "progress": 1},
     }
-    async with traced(traces) as here, here.client() as ada:
+    async with traced(traces) as server, server.client() as ada:
         agent = await make_agent(ada, "door")
         traces.exporter.clear()
-        asked: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params.get(method, {})}
-        asked |= {} if method.startswith("notifications/") else {"id": 1}
+        body: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params.get(method, {})}
+        body |= {} if method.startswith("notifications/") else {"id": 1}
         headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
-        answer = await ada.post(f"/mcp/agents/{agent['id']}", json=asked, headers=headers)
+        answer = await ada.post(f"/mcp/agents/{agent['id']}", json=body, headers=headers)
         assert answer.status_code in (200, 202), answer.text
         await until(lambda: len(traces.spans) == 2)
     (span,) = (span for span in traces.spans if not span.name.startswith("POST"))
@@ -213,11 +213,11 @@ async def test_a_message_is_named_by_its_method_if_there_is_such_a_one(method: s
 
 async def test_what_is_refused_has_a_span_too_and_is_no_error_of_the_servers() -> None:
     traces = Traces()
-    async with traced(traces) as here, here.client(None) as stranger:
+    async with traced(traces) as server, server.client(None) as stranger:
         assert (await stranger.get("/v1/agents/secret-agent")).status_code == 401
         assert (await stranger.get(f"/v2/{SECRET}?key={SECRET}-query")).status_code == 401
-    known, unknown = traces.spans
-    assert (known.name, unknown.name) == ("GET /v1/agents/{id}", "GET")
+    known_route, unknown = traces.spans
+    assert (known_route.name, unknown.name) == ("GET /v1/agents/{id}", "GET")
     assert [said(span)["http.response.status_code"] for span in traces.spans] == [401, 401]
     assert {span.status.status_code for span in traces.spans} == {StatusCode.UNSET}
     assert "http.route" not in said(unknown)
@@ -226,13 +226,13 @@ async def test_what_is_refused_has_a_span_too_and_is_no_error_of_the_servers() -
 
 async def test_what_fails_is_an_error() -> None:
     traces = Traces()
-    async with traced(traces) as here, here.client() as ada:
-        await here.kernel.store.close()
+    async with traced(traces) as server, server.client() as ada:
+        await server.kernel.store.close()
         try:
             traces.exporter.clear()
             assert (await ada.get("/v1/readyz")).status_code == 503
         finally:
-            await here.kernel.store.open()
+            await server.kernel.store.open()
     assert said(traces.one)["error.type"] == "503"
     assert traces.one.status.status_code is StatusCode.ERROR
     assert traces.one.status.description is None
@@ -240,7 +240,7 @@ async def test_what_fails_is_an_error() -> None:
 
 async def test_a_path_is_redacted_as_records_are() -> None:
     traces = Traces()
-    async with traced(traces, governance=Governance(redact=["hunter[0-9]"])) as here, here.client(None) as stranger:
+    async with traced(traces, governance=Governance(redact=["hunter[0-9]"])) as server, server.client(None) as stranger:
         await stranger.get(f"/v1/sessions/s/files/{SECRET}.txt")
     assert said(traces.one)["url.path"] == "/v1/sessions/s/files/[redacted].txt"
 
@@ -248,7 +248,7 @@ async def test_a_path_is_redacted_as_records_are() -> None:
 async def test_a_line_of_the_log_names_its_trace() -> None:
     traces = Traces()
     log = io.BytesIO()
-    async with traced(traces, log=log) as here, here.client() as ada:
+    async with traced(traces, log=log) as server, server.client() as ada:
         await ada.get("/v1/agents")
     span = traces.one
     line = json.loads(log.getvalue())
@@ -257,9 +257,9 @@ async def test_a_line_of_the_log_names_its_trace() -> None:
 
 
 def test_a_line_that_a_library_logs_names_its_trace() -> None:
-    traces, written = Traces(), io.BytesIO()
-    log = LogWriter(written)
-    root, known = logging.getLogger(), logging.getLogger("capset").level
+    traces, stream = Traces(), io.BytesIO()
+    log = LogWriter(stream)
+    root, level = logging.getLogger(), logging.getLogger("capset").level
     before = root.handlers[:], root.level
     try:
         logs.configure(log)
@@ -270,15 +270,15 @@ def test_a_line_that_a_library_logs_names_its_trace() -> None:
     finally:
         logging.captureWarnings(False)
         root.handlers[:], root.level = before
-        logging.getLogger("capset").setLevel(known)
-    within, outside = map(json.loads, written.getvalue().splitlines())
+        logging.getLogger("capset").setLevel(level)
+    within, outside = map(json.loads, stream.getvalue().splitlines())
     assert within["trace_id"] == f"{context_of(traces.one).trace_id:032x}"
     assert "trace_id" not in outside
 
 
 async def test_without_tracing_nothing_is_traced_and_the_log_names_no_trace() -> None:
     log = io.BytesIO()
-    async with site(door, log=log) as here, here.client() as ada:
+    async with site(door, log=log) as server, server.client() as ada:
         await ada.get("/v1/agents", headers={"traceparent": REMOTE})
     assert "trace_id" not in json.loads(log.getvalue())
 
@@ -289,7 +289,7 @@ def trace_of(traces: Traces, tool: str) -> int:
     return context_of(span).trace_id
 
 
-def assert_nothing_leaks(traces: Traces, here: Site) -> None:
+def assert_nothing_leaks(traces: Traces, server: Site) -> None:
     """Check that no span holds a secret, a key, or who it was."""
-    for secret in (SECRET, here.keys["ada"], "acme"):
+    for secret in (SECRET, server.keys["ada"], "acme"):
         assert secret not in traces.text

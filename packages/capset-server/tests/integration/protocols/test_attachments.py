@@ -40,27 +40,27 @@ async def viewer(tmp_path: Path) -> AsyncGenerator[Viewer]:
     prompts: list[Any] = []
 
     async def look(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        prompts.extend(one.content for one in messages[-1].parts if isinstance(one, UserPromptPart))
+        prompts.extend(part.content for part in messages[-1].parts if isinstance(part, UserPromptPart))
         yield "Seen."
 
     runner = AgentRunner(FunctionModel(stream_function=look))
-    async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=runner) as here:
-        async with here.client() as ada:
+    async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=runner) as server:
+        async with server.client() as ada:
             agent = (await make_agent(ada, "kit"))["id"]
-        yield Viewer(here, agent, prompts)
+        yield Viewer(server, agent, prompts)
 
 
 def agui(*parts: dict[str, Any]) -> dict[str, Any]:
     """Return a run of AG-UI whose newest message has a text and these parts, and is followed by an activity."""
-    said = [{"type": "text", "text": "look"}, *parts]
+    content = [{"type": "text", "text": "look"}, *parts]
     activity = {"role": "activity", "activityType": "plan", "content": {"steps": []}}
-    return run_input({"role": "assistant", "content": None}, {"role": "user", "content": said}, activity)
+    return run_input({"role": "assistant", "content": None}, {"role": "user", "content": content}, activity)
 
 
 def ai_sdk(*parts: dict[str, Any]) -> dict[str, Any]:
     """Return a request of the AI SDK whose message has a text, these parts, and data that is for the page alone."""
-    said = [{"type": "text", "text": "look"}, {"type": "data-place", "data": {"at": 7}}, *parts]
-    return {"id": "t", "messages": [{"id": "1", "role": "user", "parts": said}]}
+    message_parts = [{"type": "text", "text": "look"}, {"type": "data-place", "data": {"at": 7}}, *parts]
+    return {"id": "t", "messages": [{"id": "1", "role": "user", "parts": message_parts}]}
 
 
 @pytest.mark.spec("P95", "R19")
@@ -119,7 +119,7 @@ async def test_it_needs_the_permissions_to_write_and_read_files(viewer: Viewer, 
 
 @pytest.mark.spec("P95", "T95")
 @pytest.mark.parametrize(
-    ("part", "said"),
+    ("part", "message"),
     [
         ({**PART, "url": "https://a.example/a.png"}, "is a data: URL"),
         ({**PART, "url": "file:///etc/passwd"}, "is a data: URL"),
@@ -127,11 +127,11 @@ async def test_it_needs_the_permissions_to_write_and_read_files(viewer: Viewer, 
         ({**PART, "url": None}, "is a data: URL"),
     ],
 )
-async def test_what_has_no_content_is_refused(viewer: Viewer, part: dict[str, Any], said: str) -> None:
+async def test_what_has_no_content_is_refused(viewer: Viewer, part: dict[str, Any], message: str) -> None:
     async with viewer.here.client() as ada:
         for parts in ((part,), (PART, part)):
             answer = await ada.post(f"/v1/agents/{viewer.agent}/ai-sdk", json=ai_sdk(*parts))
-            assert said in problem(answer, 422, "invalid_arguments")["detail"]
+            assert message in problem(answer, 422, "invalid_arguments")["detail"]
         many = await ada.post(f"/v1/agents/{viewer.agent}/ai-sdk", json=ai_sdk(*[PART] * 33))
         assert "at most 32 files" in problem(many, 422, "invalid_arguments")["detail"]
     assert viewer.prompts == []
@@ -152,5 +152,5 @@ async def test_what_has_no_content_is_refused(viewer: Viewer, part: dict[str, An
     ],
 )
 def test_a_name_leads_nowhere_else(name: str, media_type: str, stored: str) -> None:
-    made = Attachment.of(name, media_type, b"a")
-    assert made.path == f"/attachments/{sha256(b'a').hexdigest()[:12]}/{stored}"
+    attachment = Attachment.of(name, media_type, b"a")
+    assert attachment.path == f"/attachments/{sha256(b'a').hexdigest()[:12]}/{stored}"

@@ -27,17 +27,17 @@ class Desk:
         self.client = client
         self.agent = agent
 
-    async def respond(self, **given: Any) -> httpx2.Response:
+    async def respond(self, **fields: Any) -> httpx2.Response:
         async with asyncio.timeout(60):
-            return await self.client.post("/v1/responses", json={"model": self.agent, **given})
+            return await self.client.post("/v1/responses", json={"model": self.agent, **fields})
 
     async def status(self, request: str) -> str:
         return (await self.client.get(f"/v1/approvals/{request}")).json()["status"]
 
-    async def run(self, **given: Any) -> httpx2.Response:
+    async def run(self, **fields: Any) -> httpx2.Response:
         """Run the agent over AG-UI."""
         body = {"threadId": "t", "runId": "r", "state": {}, "messages": [], "tools": [], "context": []}
-        body |= {"forwardedProps": {}, **given}
+        body |= {"forwardedProps": {}, **fields}
         async with asyncio.timeout(60):
             return await self.client.post(f"/v1/agents/{self.agent}/ag-ui", json=body)
 
@@ -47,9 +47,9 @@ async def desk(folder: Path, *rules: ApproverRule, to: str = "bob") -> AsyncGene
     runner = AgentRunner(ScriptedModel(Call("pay", to=to, amount=7), "Paid.", Call("pay", to="eve"), "Paid, too."))
     governance = Governance(own_approvals=True, approvers=rules)
     store = f"sqlite:///{folder / 'capset.db'}"
-    async with site(till, store=store, generator=runner, governance=governance) as here:
-        await here.key("kim", scopes=["capset:call", "capset:approve", "capset:write"])
-        async with here.client("kim") as client:
+    async with site(till, store=store, generator=runner, governance=governance) as server:
+        await server.key("kim", scopes=["capset:call", "capset:approve", "capset:write"])
+        async with server.client("kim") as client:
             yield Desk(client, (await make_agent(client, "kit", "till"))["id"])
 
 
@@ -77,8 +77,8 @@ async def test_what_is_masked_is_approved_where_it_can_be_shown_and_not_in_a_cha
         refused = await kim.respond(input=approved(request), previous_response_id=first["id"])
         assert (refused.status_code, "is masked here" in refused.text) == (403, True)
         assert await kim.status(request) == "pending"
-        shown = (await kim.client.get(f"/v1/approvals/{request}/arguments")).json()
-        assert shown["arguments"]["to"] == "https://ok/?token=x"
+        revealed = (await kim.client.get(f"/v1/approvals/{request}/arguments")).json()
+        assert revealed["arguments"]["to"] == "https://ok/?token=x"
         assert (await kim.client.post(f"/v1/approvals/{request}/approve", json={})).is_success
 
 
@@ -87,9 +87,9 @@ async def test_an_approval_that_is_not_enough_is_said_to_be_so(tmp_path: Path) -
     async with desk(tmp_path, ApproverRule(tools=["pay"], approvals=2)) as kim:
         first = (await kim.respond(input="pay bob")).json()
         request = first["output"][0]["id"]
-        told = await kim.respond(input=approved(request), previous_response_id=first["id"])
-        assert (told.status_code, told.json()["error"]["code"]) == (409, "turn_suspended")
-        assert "further approvals" in told.text
+        response = await kim.respond(input=approved(request), previous_response_id=first["id"])
+        assert (response.status_code, response.json()["error"]["code"]) == (409, "turn_suspended")
+        assert "further approvals" in response.text
         assert len((await kim.client.get(f"/v1/approvals/{request}")).json()["approvals"]) == 1
 
 
@@ -104,6 +104,6 @@ async def test_a_reason_is_as_rest_takes_it(tmp_path: Path, reason: str) -> None
         await kim.run(messages=[{"id": "1", "role": "user", "content": "pay bob"}])
         payload = {"approved": True, "reason": reason}
         refused.append(await kim.run(resume=[{"interruptId": "int-x", "status": "resolved", "payload": payload}]))
-        for one in refused:
-            assert (one.status_code, "at most 1,000 characters" in one.text) == (422, True)
+        for response in refused:
+            assert (response.status_code, "at most 1,000 characters" in response.text) == (422, True)
         assert await kim.status(request) == "pending"

@@ -44,8 +44,8 @@ async def test_runs_of_ag_ui_are_valid(bank: Site, agent: str) -> None:
         # The result is that of a call of the run before, which this rule does not look at.
         assert_valid_agui(done, severity_overrides={"AGUI207": "off"})
         assert [event["delta"] for event in done if event["type"] == "TEXT_MESSAGE_CONTENT"] == ["Paid."]
-        again = await run(ada, agent, run_input(user("pay bob"), user("and?")))
-        assert [event["delta"] for event in again if event["type"] == "TEXT_MESSAGE_CONTENT"] == ["Hello again."]
+        follow_up = await run(ada, agent, run_input(user("pay bob"), user("and?")))
+        assert [event["delta"] for event in follow_up if event["type"] == "TEXT_MESSAGE_CONTENT"] == ["Hello again."]
 
 
 @pytest.mark.spec("R19", "T40")
@@ -63,16 +63,16 @@ async def test_the_history_is_the_servers(bank: Site, agent: str, path: str) -> 
             assistant = {"role": "assistant", "content": forged}
             body = run_input(system, user("hi"), assistant, user("pay bob"), **more)
         else:
-            said = [("system", forged), ("user", "hi"), ("assistant", forged), ("user", "pay bob")]
-            told = [
+            turns = [("system", forged), ("user", "hi"), ("assistant", forged), ("user", "pay bob")]
+            ui_messages = [
                 {"id": str(number), "role": role, "parts": [{"type": "text", "text": text}]}
-                for number, (role, text) in enumerate(said)
+                for number, (role, text) in enumerate(turns)
             ]
-            body = {"id": "t", "trigger": "submit-message", "messages": told}
+            body = {"id": "t", "trigger": "submit-message", "messages": ui_messages}
         await run(ada, agent, body, path)
-        kept = await messages(ada)
-        assert "pay bob" in kept
-        assert forged not in kept
+        history = await messages(ada)
+        assert "pay bob" in history
+        assert forged not in history
 
 
 @pytest.mark.spec("R19")
@@ -91,64 +91,66 @@ async def test_threads_are_their_callers(bank: Site, agent: str) -> None:
 async def test_progress_is_told_beside_the_messages(tmp_path: Path) -> None:
     """As a custom event of AG-UI, and as data of the AI SDK that its client does not keep."""
     generator = AgentRunner(ScriptedModel(Call("steps", count=2), "Done.", Call("steps", count=2), "Done."))
-    async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=generator) as here, here.client() as ada:
-        made = await make_agent(ada, "kit")
-        events = await run(ada, made["id"], run_input(user("go")))
+    async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=generator) as server, server.client() as ada:
+        created = await make_agent(ada, "kit")
+        events = await run(ada, created["id"], run_input(user("go")))
         assert_valid_agui(events)
         (progress,) = [event for event in events if event["type"] == "CUSTOM"]
         (began,) = [event for event in events if event["type"] == "TOOL_CALL_START"]
         about = {"call": began["toolCallId"], "tool": "steps", "fraction": 0.0, "message": "step 0"}
         assert (progress["name"], progress["value"]) == ("tool.progress", about)
         body = {"id": "t", "messages": [{"role": "user", "parts": [{"type": "text", "text": "go"}]}]}
-        chunks = [one for one in await run(ada, made["id"], body, "ai-sdk") if one != "[DONE]"]
-        (data,) = [one for one in chunks if one["type"].startswith("data-")]
+        chunks = [chunk for chunk in await run(ada, created["id"], body, "ai-sdk") if chunk != "[DONE]"]
+        (data,) = [chunk for chunk in chunks if chunk["type"].startswith("data-")]
         assert (data["type"], data["transient"], data["data"]["fraction"]) == ("data-tool-progress", True, 0.0)
-        assert [one["delta"] for one in chunks if one["type"] == "text-delta"] == ["Done."]
+        assert [chunk["delta"] for chunk in chunks if chunk["type"] == "text-delta"] == ["Done."]
 
 
 @pytest.mark.spec("R3", "R19")
 async def test_what_a_model_did_not_finish_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("capset_agents.turn_model.BACKOFF_SECONDS", 0.01)
     generator = AgentRunner(breaking_model())
-    async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=generator) as here, here.client() as ada:
-        made = await make_agent(ada, "kit")
-        events = await run(ada, made["id"], run_input(user("go")))
+    async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=generator) as server, server.client() as ada:
+        created = await make_agent(ada, "kit")
+        events = await run(ada, created["id"], run_input(user("go")))
         assert_valid_agui(events)
         (mark,) = [event for event in events if event["type"] == "CUSTOM"]
-        told: dict[str, str] = {}
+        text_by_message: dict[str, str] = {}
         for event in events:
             if event["type"] in ("TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT"):
-                told[event["messageId"]] = told.get(event["messageId"], "") + event["delta"]
+                text_by_message[event["messageId"]] = text_by_message.get(event["messageId"], "") + event["delta"]
         assert mark["name"] == "text.discarded"
-        assert [told.pop(one) for one in mark["value"]["messages"]] == ["hm", "Bob is "]
-        assert list(told.values()) == ["Bob is paid."]
+        assert [text_by_message.pop(message_id) for message_id in mark["value"]["messages"]] == ["hm", "Bob is "]
+        assert list(text_by_message.values()) == ["Bob is paid."]
         body = {"id": "t", "messages": [{"role": "user", "parts": [{"type": "text", "text": "go"}]}]}
-        chunks = [one for one in await run(ada, made["id"], body, "ai-sdk") if one != "[DONE]"]
-        kinds = [one["type"] for one in chunks]
+        chunks = [chunk for chunk in await run(ada, created["id"], body, "ai-sdk") if chunk != "[DONE]"]
+        kinds = [chunk["type"] for chunk in chunks]
         at = kinds.index("data-text-discarded")
         assert "transient" not in chunks[at]
         assert kinds[at - 1] == "text-end"
-        texts = [[one["delta"] for one in part if one["type"] == "text-delta"] for part in (chunks[:at], chunks[at:])]
-        assert ["".join(one) for one in texts] == ["Bob is ", "Bob is paid."]
+        texts = [
+            [chunk["delta"] for chunk in part if chunk["type"] == "text-delta"] for part in (chunks[:at], chunks[at:])
+        ]
+        assert ["".join(deltas) for deltas in texts] == ["Bob is ", "Bob is paid."]
 
 
 @pytest.mark.spec("R19")
 async def test_a_failed_turn_ends_its_run_with_the_error(tmp_path: Path) -> None:
     generator = AgentRunner(ScriptedModel(Call("echo", text="a")))
-    async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=generator) as here, here.client() as ada:
-        made = await make_agent(ada, "kit")
-        failed = await run(ada, made["id"], run_input(user("go")))
+    async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=generator) as server, server.client() as ada:
+        created = await make_agent(ada, "kit")
+        failed = await run(ada, created["id"], run_input(user("go")))
         assert_valid_agui(failed)
         assert failed[-1]["type"] == "RUN_ERROR"
         assert "script" in failed[-1]["message"]
         body = {"id": "other", "messages": [{"role": "user", "parts": [{"type": "text", "text": "go"}]}]}
-        told = await run(ada, made["id"], body, "ai-sdk")
-        assert any(event != "[DONE]" and event["type"] == "error" for event in told)
+        chunks = await run(ada, created["id"], body, "ai-sdk")
+        assert any(event != "[DONE]" and event["type"] == "error" for event in chunks)
 
 
 @pytest.mark.spec("R19")
 @pytest.mark.parametrize(
-    ("path", "body", "told"),
+    ("path", "body", "message"),
     [
         ("ag-ui", {"threadId": "t"}, "runId"),
         ("ag-ui", run_input({"role": "user", "content": [{"type": "image", "source": IMAGE}]}), "is a data: URL"),
@@ -163,11 +165,11 @@ async def test_a_failed_turn_ends_its_run_with_the_error(tmp_path: Path) -> None
     ],
 )
 async def test_what_cannot_be_used_is_refused(
-    bank: Site, agent: str, path: str, body: dict[str, Any], told: str
+    bank: Site, agent: str, path: str, body: dict[str, Any], message: str
 ) -> None:
     async with bank.client() as ada:
         refused = problem(await ada.post(f"/v1/agents/{agent}/{path}", json=body), 422, "invalid_arguments")
-        assert told in refused["detail"]
+        assert message in refused["detail"]
 
 
 @pytest.mark.spec("R19")
@@ -188,7 +190,7 @@ async def test_without_a_message_something_must_have_waited(
 
 @pytest.mark.spec("R19")
 async def test_without_a_runner_there_is_nothing_to_run(tmp_path: Path) -> None:
-    async with site() as here, here.client() as ada:
+    async with site() as server, server.client() as ada:
         for path in FRONT_END_PATHS:
             method, body = ("GET", None) if "{thread}" in path else ("POST", run_input(user("hi")))
             refused = await ada.request(method, path.format(id="foreman", thread="t"), json=body)

@@ -28,24 +28,24 @@ PAYS = (Call("unlock"), Call("pay", to="bob", amount=7), "Paid.")
 @pytest.fixture
 async def bank(tmp_path: Path) -> AsyncGenerator[Bank]:
     runner = AgentRunner(ScriptedModel(*PAYS, Say("Hello again."), Say("And again.")))
-    async with site(till, store=f"sqlite:///{tmp_path / 'capset.db'}", generator=runner) as here:
-        await here.key("boss", scopes=["capset:approve"])
-        async with here.client() as ada:
+    async with site(till, store=f"sqlite:///{tmp_path / 'capset.db'}", generator=runner) as server:
+        await server.key("boss", scopes=["capset:approve"])
+        async with server.client() as ada:
             agent = await make_agent(ada, "kit", "till")
-        yield Bank(here, agent["id"])
+        yield Bank(server, agent["id"])
 
 
-async def respond(client: openai.AsyncOpenAI, **given: Any) -> Response:
+async def respond(client: openai.AsyncOpenAI, **options: Any) -> Response:
     """Ask for a response."""
     create: Any = client.responses.create
-    response = await create(**given)
+    response = await create(**options)
     return Response.model_validate(response.to_dict())  # which the client does not check
 
 
 def items(response: Response) -> list[tuple[str, str]]:
     """Return the kinds of a response's items, each with what it says."""
-    told: list[Any] = list(response.output)
-    return [(one.type, one.content[0].text if one.type == "message" else one.name) for one in told]
+    output: list[Any] = list(response.output)
+    return [(entry.type, entry.content[0].text if entry.type == "message" else entry.name) for entry in output]
 
 
 def place(response: Response) -> dict[str, str]:
@@ -57,8 +57,8 @@ def place(response: Response) -> dict[str, str]:
 @pytest.mark.spec("R18")
 async def test_models_are_the_agents_that_a_key_may_use(bank: Bank) -> None:
     async with bank.client() as client:
-        found = [model.id async for model in client.models.list()]
-        assert set(found) == {bank.agent, "foreman"}
+        model_ids = [model.id async for model in client.models.list()]
+        assert set(model_ids) == {bank.agent, "foreman"}
         assert (await client.models.retrieve(bank.agent)).owned_by == "capset"
         with pytest.raises(openai.NotFoundError, match="no agent"):
             await client.models.retrieve("nobody")
@@ -70,25 +70,25 @@ async def test_a_response_has_the_refused_call_and_the_request_and_goes_on_once_
         first = await respond(client, model=bank.agent, input="pay bob")
         assert first.status == "completed"
         assert items(first) == [("mcp_call", "unlock"), ("mcp_approval_request", "pay")]
-        refused, asked = first.output
+        refused, request = first.output
         assert refused.type == "mcp_call"
         assert refused.error is not None
         assert refused.error.type == "mcp_tool_execution_error"
         assert "ermission" in str(refused.error.content)
-        assert asked.type == "mcp_approval_request"
-        assert json.loads(asked.arguments) == {"to": "bob", "amount": 7}
+        assert request.type == "mcp_approval_request"
+        assert json.loads(request.arguments) == {"to": "bob", "amount": 7}
 
         with pytest.raises(openai.ConflictError, match="waits for an approval") as waits:
             await respond(client, model=bank.agent, previous_response_id=first.id, input=[])
         assert waits.value.code == "turn_suspended"
         assert waits.value.response.headers["x-should-retry"] == "false"
 
-        await bank.decide(asked.id)
+        await bank.decide(request.id)
         then = await respond(client, model=bank.agent, previous_response_id=first.id, input=[])
         assert items(then) == [("mcp_call", "pay"), ("message", "Paid.")]
         paid = then.output[0]
         assert paid.type == "mcp_call"
-        assert (paid.output, paid.approval_request_id) == ("bob has 7", asked.id)
+        assert (paid.output, paid.approval_request_id) == ("bob has 7", request.id)
         assert json.loads(paid.arguments) == {"to": "bob", "amount": 7}
         assert then.output_text == "Paid."
 
@@ -100,18 +100,18 @@ async def test_a_response_has_the_refused_call_and_the_request_and_goes_on_once_
 async def test_an_answer_to_a_request_counts_only_from_one_who_may_give_it(bank: Bank) -> None:
     async with bank.client() as client:
         first = await respond(client, model=bank.agent, input="pay bob")
-        asked = first.output[-1]
-        assert asked.type == "mcp_approval_request"
-        answer: Any = {"type": "mcp_approval_response", "approval_request_id": asked.id, "approve": True}
-        given: dict[str, Any] = {"model": bank.agent, "previous_response_id": first.id, "input": [answer]}
+        request = first.output[-1]
+        assert request.type == "mcp_approval_request"
+        answer: Any = {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}
+        options: dict[str, Any] = {"model": bank.agent, "previous_response_id": first.id, "input": [answer]}
         with pytest.raises(openai.PermissionDeniedError, match="another principal"):
-            await respond(client, **given)
+            await respond(client, **options)
         await bank.here.key("eve")
         async with bank.client("eve") as eve:
             with pytest.raises(openai.NotFoundError, match="no session"):
-                await respond(eve, **given)
+                await respond(eve, **options)
         # No is an answer that everybody may give to their own request.
-        rejected = await respond(client, **{**given, "input": [{**answer, "approve": False, "reason": "no"}]})
+        rejected = await respond(client, **{**options, "input": [{**answer, "approve": False, "reason": "no"}]})
         assert items(rejected)[0] == ("mcp_call", "pay")
         assert rejected.output_text == "Paid."  # the script says so in any case
 
@@ -130,10 +130,10 @@ async def test_a_stream_tells_what_the_whole_response_has(bank: Bank) -> None:
             final = await stream.get_final_response()
         assert isinstance(last, ResponseCompletedEvent)
         assert (text, final.output_text) == ("Paid.", "Paid.")
-        assert [one.type for one in final.output] == ["mcp_call", "message"]
+        assert [entry.type for entry in final.output] == ["mcp_call", "message"]
         types, create = TypeAdapter[Any](ResponseStreamEvent), cast("Any", client.responses.create)
-        given = {"model": bank.agent, "previous_response_id": first.id, "input": []}
-        for event in [event async for event in await create(**given, stream=True)]:
+        options = {"model": bank.agent, "previous_response_id": first.id, "input": []}
+        for event in [event async for event in await create(**options, stream=True)]:
             types.validate_python(event.to_dict())  # which the client does not check
 
 
@@ -154,18 +154,18 @@ async def test_a_conversation_goes_on_from_its_newest_response_and_forks_from_an
 @pytest.mark.spec("R18")
 async def test_a_completion_is_text_and_says_what_it_waits_for(bank: Bank) -> None:
     async with bank.client() as client:
-        asked = await client.chat.completions.create(
+        first = await client.chat.completions.create(
             model=bank.agent, messages=[{"role": "user", "content": "pay bob"}]
         )
-        said = asked.choices[0].message.content
-        assert said is not None
-        assert said.startswith("This needs an approval")
-        told: Any = asked.metadata
-        assert told["status"] == "waiting"
-        await bank.decide(told["approvals"])
+        text = first.choices[0].message.content
+        assert text is not None
+        assert text.startswith("This needs an approval")
+        metadata: Any = first.metadata
+        assert metadata["status"] == "waiting"
+        await bank.decide(metadata["approvals"])
 
         async def completed() -> Any:
-            completion: Any = await client.chat.completions.retrieve(asked.id)
+            completion: Any = await client.chat.completions.retrieve(first.id)
             return completion if completion.metadata["status"] == "completed" else None
 
         done = await until(completed, "the completion to be completed")
@@ -173,19 +173,19 @@ async def test_a_completion_is_text_and_says_what_it_waits_for(bank: Bank) -> No
         chunks = await client.chat.completions.create(
             model=bank.agent,
             messages=[{"role": "user", "content": "and?"}],
-            metadata={"session": told["session"]},
+            metadata={"session": metadata["session"]},
             stream=True,
             stream_options={"include_usage": True},
         )
-        found = [chunk async for chunk in chunks]
-        assert "".join(one.choices[0].delta.content or "" for one in found if one.choices) == "Hello again."
-        assert found[-1].usage is not None
-        assert found[-2].choices[0].finish_reason == "stop"
+        received = [chunk async for chunk in chunks]
+        assert "".join(part.choices[0].delta.content or "" for part in received if part.choices) == "Hello again."
+        assert received[-1].usage is not None
+        assert received[-2].choices[0].finish_reason == "stop"
 
 
 @pytest.mark.spec("R18")
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
         ({"extra_body": {"n": 2}}, "there is one answer to a request"),
         ({"tools": [{"type": "web_search"}]}, "the agent has its own tools, and those of a client cannot be run"),
@@ -199,11 +199,11 @@ async def test_a_completion_is_text_and_says_what_it_waits_for(bank: Bank) -> No
     ],
 )
 async def test_what_would_change_what_is_asked_for_is_refused_in_openais_words(
-    bank: Bank, given: dict[str, Any], told: str
+    bank: Bank, options: dict[str, Any], message: str
 ) -> None:
     async with bank.client() as client:
-        with pytest.raises(openai.APIStatusError, match=told) as failure:
-            await respond(client, **{"model": bank.agent, "input": "hi", **given})
+        with pytest.raises(openai.APIStatusError, match=message) as failure:
+            await respond(client, **{"model": bank.agent, "input": "hi", **options})
         assert failure.value.type == "invalid_request_error"
         assert failure.value.response.json()["error"]["correlation"]
 
@@ -211,8 +211,8 @@ async def test_what_would_change_what_is_asked_for_is_refused_in_openais_words(
 @pytest.mark.spec("R18")
 async def test_what_asks_for_nothing_else_is_taken(bank: Bank) -> None:
     async with bank.client() as client:
-        given: dict[str, Any] = {"temperature": None, "tools": [], "store": True, "parallel_tool_calls": True}
-        raw = await client.responses.with_raw_response.create(model=bank.agent, input="pay bob", **given)
+        options: dict[str, Any] = {"temperature": None, "tools": [], "store": True, "parallel_tool_calls": True}
+        raw = await client.responses.with_raw_response.create(model=bank.agent, input="pay bob", **options)
         assert raw.parse().status == "completed"
         assert "x-capset-ignored" not in raw.headers
 
@@ -220,7 +220,7 @@ async def test_what_asks_for_nothing_else_is_taken(bank: Bank) -> None:
 @pytest.mark.spec("P96", "R18")
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("path", "given", "ignored"),
+    ("path", "options", "ignored"),
     [
         (
             "chat/completions",
@@ -242,11 +242,11 @@ async def test_what_asks_for_nothing_else_is_taken(bank: Bank) -> None:
     ],
 )
 async def test_what_chat_programs_send_is_taken_and_named(
-    bank: Bank, path: str, given: dict[str, Any], ignored: str, stream: bool
+    bank: Bank, path: str, options: dict[str, Any], ignored: str, stream: bool
 ) -> None:
-    said = {"input": "pay bob"} if path == "responses" else {"messages": [{"role": "user", "content": "pay bob"}]}
+    prompt = {"input": "pay bob"} if path == "responses" else {"messages": [{"role": "user", "content": "pay bob"}]}
     async with bank.here.client() as ada:
-        body = {"model": bank.agent, **said, **given, "stream": stream}
+        body = {"model": bank.agent, **prompt, **options, "stream": stream}
         answer = await ada.post(f"/v1/{path}", json=body)
         assert (answer.status_code, answer.headers["x-capset-ignored"]) == (200, ignored)
         assert "This needs an approval" in answer.text or "mcp_approval_request" in answer.text
@@ -277,17 +277,17 @@ async def test_a_request_that_is_sent_again_under_its_key_begins_one_turn(bank: 
 async def test_a_turn_that_goes_on_from_a_response_is_begun_once_under_its_key(tmp_path: Path) -> None:
     """Also where the conversation has gone on by it, so that the second request would be a fork of it."""
     runner = AgentRunner(ScriptedModel(Say("One."), Say("Two."), Say("Three.")))
-    async with site(till, store=f"sqlite:///{tmp_path / 'capset.db'}", generator=runner) as here:
-        async with here.client() as ada:
+    async with site(till, store=f"sqlite:///{tmp_path / 'capset.db'}", generator=runner) as server:
+        async with server.client() as ada:
             agent = (await make_agent(ada, "kit", "till"))["id"]
-        async with Bank(here, agent).client() as client:
+        async with Bank(server, agent).client() as client:
             first = await respond(client, model=agent, input="hi")
-            told = {"model": agent, "previous_response_id": first.id, "input": "and?"}
+            request = {"model": agent, "previous_response_id": first.id, "input": "and?"}
             for key in ("newest", "older"):
-                again = {"Idempotency-Key": key}
-                both = [await respond(client, **told, extra_headers=again) for _ in range(2)]
+                key_header = {"Idempotency-Key": key}
+                both = [await respond(client, **request, extra_headers=key_header) for _ in range(2)]
                 assert (both[0].id, items(both[0])) == (both[1].id, [("message", "Two.")]), key
-        async with here.client() as ada:
+        async with server.client() as ada:
             assert len((await ada.get("/v1/sessions")).json()["items"]) == 2, "one, and its fork from the older"
 
 
@@ -300,8 +300,8 @@ async def test_a_response_in_the_background_can_be_asked_for_and_cancelled(bank:
             response = await client.responses.retrieve(begun.id)
             return [] if response.status == "in_progress" else [response]
 
-        (found,) = await until(waiting, "the response to wait for its approval")
-        assert items(found)[-1] == ("mcp_approval_request", "pay")
+        (waiting_response,) = await until(waiting, "the response to wait for its approval")
+        assert items(waiting_response)[-1] == ("mcp_approval_request", "pay")
         cancelled = await client.responses.cancel(begun.id)
         assert cancelled.id == begun.id
         with pytest.raises(openai.NotFoundError):
@@ -312,19 +312,19 @@ async def test_a_response_in_the_background_can_be_asked_for_and_cancelled(bank:
 async def test_a_turn_that_fails_is_a_failed_response_and_an_error_of_a_completion(tmp_path: Path) -> None:
     generator = AgentRunner(ScriptedModel(Call("echo", text="a")))
     async with (
-        site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=generator) as here,
-        Bank(here, "foreman").client() as client,
+        site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=generator) as server,
+        Bank(server, "foreman").client() as client,
     ):
         failed = await respond(client, model="foreman", input="go")
         assert failed.status == "failed"
         assert failed.error is not None
         assert "script" in failed.error.message
-        asked: Any = {"model": "foreman", "messages": [{"role": "user", "content": "go"}]}
+        request: Any = {"model": "foreman", "messages": [{"role": "user", "content": "go"}]}
         with pytest.raises(openai.APIStatusError, match="script") as failure:
-            await client.chat.completions.create(**asked)
+            await client.chat.completions.create(**request)
         assert failure.value.response.headers["x-should-retry"] == "false"
         with pytest.raises(openai.APIError, match="script"):
-            async for _ in await client.chat.completions.create(**asked, stream=True):
+            async for _ in await client.chat.completions.create(**request, stream=True):
                 pass
 
 
@@ -332,10 +332,10 @@ async def test_a_turn_that_fails_is_a_failed_response_and_an_error_of_a_completi
 @pytest.mark.parametrize("api", ["responses", "completions"])
 async def test_progress_has_no_words_there_and_changes_nothing(tmp_path: Path, api: str) -> None:
     generator = AgentRunner(ScriptedModel(Call("steps", count=2), "Done."))
-    async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=generator) as here:
-        async with here.client() as ada:
+    async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=generator) as server:
+        async with server.client() as ada:
             agent = (await make_agent(ada, "kit"))["id"]
-        async with Bank(here, agent).client() as client:
+        async with Bank(server, agent).client() as client:
             if api == "completions":
                 done = await client.chat.completions.create(model=agent, messages=[{"role": "user", "content": "go"}])
                 assert done.choices[0].message.content == "Done."
@@ -343,17 +343,17 @@ async def test_progress_has_no_words_there_and_changes_nothing(tmp_path: Path, a
             stream = await client.responses.create(model=agent, input="go", stream=True)
             types = [event.type async for event in stream]
             assert types[-1] == "response.completed"
-            assert len([one for one in types if one == "response.output_item.added"]) == 2
+            assert len([event_type for event_type in types if event_type == "response.output_item.added"]) == 2
 
 
 @pytest.fixture
 async def moody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Bank]:
     """Give a server whose model breaks off in the middle of its first answer in each turn."""
     monkeypatch.setattr("capset_agents.turn_model.BACKOFF_SECONDS", 0.01)
-    async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=AgentRunner(breaking_model())) as here:
-        async with here.client() as ada:
+    async with site(store=f"sqlite:///{tmp_path / 'capset.db'}", generator=AgentRunner(breaking_model())) as server:
+        async with server.client() as ada:
             agent = (await make_agent(ada, "kit"))["id"]
-        yield Bank(here, agent)
+        yield Bank(server, agent)
 
 
 @pytest.mark.spec("R3", "R18")
@@ -372,8 +372,8 @@ async def test_what_a_model_did_not_finish_is_incomplete_in_a_response(moody: Ba
         assert last.response.output_text == "Bob is paid."
         assert [getattr(item, "status", None) for item in last.response.output] == ["incomplete"] * 2 + ["completed"]
         assert [len(getattr(item, "content", ())) for item in last.response.output] == [0, 0, 1]
-        kept = await client.responses.retrieve(last.response.id)
-        assert kept.output_text == "Bob is paid."
+        stored = await client.responses.retrieve(last.response.id)
+        assert stored.output_text == "Bob is paid."
         assert (await respond(client, model=moody.agent, input="go")).output_text == "Bob is paid."
 
 
@@ -381,8 +381,8 @@ async def test_what_a_model_did_not_finish_is_incomplete_in_a_response(moody: Ba
 async def test_chunks_that_cannot_be_taken_back_end_with_an_error_and_the_turn_goes_on(moody: Bank) -> None:
     messages: Any = [{"role": "user", "content": "go"}]
     async with moody.client() as client:
-        whole = await client.chat.completions.create(model=moody.agent, messages=messages)
-        assert whole.choices[0].message.content == "Bob is paid."
+        full_completion = await client.chat.completions.create(model=moody.agent, messages=messages)
+        assert full_completion.choices[0].message.content == "Bob is paid."
         stream = await client.chat.completions.create(model=moody.agent, messages=messages, stream=True)
         chunks: list[Any] = []
 

@@ -39,8 +39,8 @@ class Chat:
     async def say(self, text: str, **more: Any) -> str:
         """Say something, and return the answer."""
         self.messages.append({"role": "user", "content": text})
-        given: Any = {"model": self._bank.agent, "messages": self.messages, **more}
-        done = await self._client.chat.completions.create(**given)
+        request: Any = {"model": self._bank.agent, "messages": self.messages, **more}
+        done = await self._client.chat.completions.create(**request)
         message = done.choices[0].message
         self.messages.append(message)  # the object itself, as the documentation of the client has it
         self.session = done.metadata["session"]
@@ -49,24 +49,25 @@ class Chat:
     async def stream(self, text: str) -> str:
         """Say something, and return the answer that comes in chunks."""
         self.messages.append({"role": "user", "content": text})
-        given: Any = {"model": self._bank.agent, "messages": self.messages, "stream": True}
-        told = [
-            chunk.choices[0].delta.content or "" async for chunk in await self._client.chat.completions.create(**given)
+        request: Any = {"model": self._bank.agent, "messages": self.messages, "stream": True}
+        deltas = [
+            chunk.choices[0].delta.content or ""
+            async for chunk in await self._client.chat.completions.create(**request)
         ]
-        self.messages.append({"role": "assistant", "content": "".join(told)})
-        return "".join(told)
+        self.messages.append({"role": "assistant", "content": "".join(deltas)})
+        return "".join(deltas)
 
 
 @asynccontextmanager
 async def bank_of(folder: Path, model: FunctionModel, **options: Any) -> AsyncGenerator[Bank]:
     """Serve an agent with a model, to ``ada`` and ``eve``; ``boss`` approves."""
     store = f"sqlite:///{folder / 'capset.db'}"
-    async with site(till, store=store, generator=AgentRunner(model), **options) as here:
-        await here.key("boss", scopes=["capset:approve"])
-        await here.key("eve")
-        async with here.client() as ada:
+    async with site(till, store=store, generator=AgentRunner(model), **options) as server:
+        await server.key("boss", scopes=["capset:approve"])
+        await server.key("eve")
+        async with server.client() as ada:
             agent = await make_agent(ada, "kit", "till")
-        yield Bank(here, agent["id"])
+        yield Bank(server, agent["id"])
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ async def talkative(tmp_path: Path) -> AsyncGenerator[Bank]:
 async def sessions(bank: Bank) -> list[str]:
     """Return the ids of ada's sessions."""
     async with bank.here.client() as ada:
-        return [one["id"] for one in (await ada.get("/v1/sessions")).json()["items"]]
+        return [session["id"] for session in (await ada.get("/v1/sessions")).json()["items"]]
 
 
 async def test_a_client_that_sends_all_it_has_goes_on_in_one_session(talkative: Bank) -> None:
@@ -107,13 +108,13 @@ async def test_a_history_that_is_sent_again_under_its_key_begins_one_turn(talkat
 
 async def test_chats_that_begin_alike_stay_apart(talkative: Bank) -> None:
     async with talkative.client() as client:
-        one, two = Chat(talkative, client), Chat(talkative, client)
-        for chat in (one, two):
+        first, two = Chat(talkative, client), Chat(talkative, client)
+        for chat in (first, two):
             assert await chat.say("a") == "One."
-        assert [await one.say("b"), await two.say("other")] == ["Two.", "Two."]
-        assert [await one.say("c"), await two.say("c")] == ["Three.", "Three."]
-    assert sorted(await sessions(talkative)) == sorted([one.session, two.session])
-    assert one.session != two.session
+        assert [await first.say("b"), await two.say("other")] == ["Two.", "Two."]
+        assert [await first.say("c"), await two.say("c")] == ["Three.", "Three."]
+    assert sorted(await sessions(talkative)) == sorted([first.session, two.session])
+    assert first.session != two.session
 
 
 @pytest.mark.parametrize(("number", "text"), [(1, "You may pay."), (0, "pay bob"), (3, "Three."), (2, "a")])
@@ -122,30 +123,32 @@ async def test_a_history_that_was_not_said_is_refused(talkative: Bank, number: i
         chat = Chat(talkative, client)
         await chat.say("a")
         await chat.say("b")
-        said = [one if isinstance(one, dict) else one.to_dict() for one in chat.messages]
-        chat.messages = [{**one, "content": text} if at == number else one for at, one in enumerate(said)]
+        history = [message if isinstance(message, dict) else message.to_dict() for message in chat.messages]
+        chat.messages = [
+            {**message, "content": text} if at == number else message for at, message in enumerate(history)
+        ]
         for more in ({}, {"metadata": {"session": chat.session}}):
             with pytest.raises(openai.UnprocessableEntityError, match=DIFFERS):
                 await chat.say("c", **more)
             del chat.messages[-1]
-        chat.messages = said[:2]
+        chat.messages = history[:2]
         with pytest.raises(openai.UnprocessableEntityError, match=DIFFERS):
             await chat.say("something else than b")
-        chat.messages = said
+        chat.messages = history
         assert await chat.say("c") == "Three."
     assert await sessions(talkative) == [chat.session]
 
 
 async def test_the_conversations_of_others_are_not_found(talkative: Bank) -> None:
     async with talkative.client() as ada, talkative.client("eve") as eve:
-        own, stolen = Chat(talkative, ada), Chat(talkative, eve)
-        await own.say("a")
-        stolen.messages = list(own.messages)
+        own_chat, stolen = Chat(talkative, ada), Chat(talkative, eve)
+        await own_chat.say("a")
+        stolen.messages = list(own_chat.messages)
         with pytest.raises(openai.UnprocessableEntityError, match=DIFFERS):
             await stolen.say("b")
         del stolen.messages[-1]
         with pytest.raises(openai.NotFoundError):
-            await stolen.say("b", metadata={"session": own.session})
+            await stolen.say("b", metadata={"session": own_chat.session})
 
 
 async def test_what_was_told_of_a_turn_that_waited_counts(tmp_path: Path) -> None:
@@ -170,14 +173,14 @@ async def test_what_was_told_of_a_turn_that_waited_counts(tmp_path: Path) -> Non
 
 
 async def test_a_turn_that_failed_is_no_part_of_a_history(tmp_path: Path) -> None:
-    asked = 0
+    count = 0
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        nonlocal asked
-        asked += 1
-        if asked == 2:
+        nonlocal count
+        count += 1
+        if count == 2:
             raise ModelHTTPError(401, "moody")
-        yield f"{asked}."
+        yield f"{count}."
 
     async with bank_of(tmp_path, FunctionModel(stream_function=answer)) as bank, bank.client() as client:
         chat = Chat(bank, client)
@@ -192,16 +195,16 @@ async def test_a_turn_that_failed_is_no_part_of_a_history(tmp_path: Path) -> Non
 
 def prompts(messages: Sequence[ModelMessage]) -> list[object]:
     """Return what the model has been told in all turns."""
-    return [part.content for one in messages for part in one.parts if isinstance(part, UserPromptPart)]
+    return [part.content for message in messages for part in message.parts if isinstance(part, UserPromptPart)]
 
 
 @asynccontextmanager
-async def counting(folder: Path, told: list[Sequence[ModelMessage]], **options: Any) -> AsyncGenerator[Bank]:
+async def counting(folder: Path, histories: list[Sequence[ModelMessage]], **options: Any) -> AsyncGenerator[Bank]:
     """Serve an agent that numbers its answers, and note what its model is told."""
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        told.append(messages)
-        yield f"{len(told)}."
+        histories.append(messages)
+        yield f"{len(histories)}."
 
     async with bank_of(folder, FunctionModel(stream_function=answer), **options) as bank:
         yield bank
@@ -210,44 +213,44 @@ async def counting(folder: Path, told: list[Sequence[ModelMessage]], **options: 
 @pytest.mark.spec("P96", "T40")
 async def test_a_system_text_is_context_of_the_conversation_once(tmp_path: Path) -> None:
     """Chat programs send it with every request, and before all that was said."""
-    told: list[Sequence[ModelMessage]] = []
-    async with counting(tmp_path, told) as bank, bank.client() as client:
+    histories: list[Sequence[ModelMessage]] = []
+    async with counting(tmp_path, histories) as bank, bank.client() as client:
         chat = Chat(bank, client)
         chat.messages = [{"role": "system", "content": "Be brief."}]
         assert [await chat.say("a"), await chat.say("b")] == ["1.", "2."]
         chat.messages[0] = {"role": "developer", "content": "Be long."}
         assert await chat.stream("c") == "3."
-        assert prompts(told[-1]) == [[CONTEXT + "Be brief.", "a"], "b", [CONTEXT + "Be long.", "c"]]
+        assert prompts(histories[-1]) == [[CONTEXT + "Be brief.", "a"], "b", [CONTEXT + "Be long.", "c"]]
         assert await sessions(bank) == [chat.session]
 
 
 @pytest.mark.spec("P96", "T40")
 async def test_instructions_are_context_of_responses(tmp_path: Path) -> None:
-    told: list[Sequence[ModelMessage]] = []
-    async with counting(tmp_path, told) as bank, bank.client() as client:
+    histories: list[Sequence[ModelMessage]] = []
+    async with counting(tmp_path, histories) as bank, bank.client() as client:
         first = await client.responses.create(model=bank.agent, input="a", instructions="Be brief.")
-        said: Any = [{"role": "developer", "content": "Be kind."}, {"role": "user", "content": "b"}]
+        input_messages: Any = [{"role": "developer", "content": "Be kind."}, {"role": "user", "content": "b"}]
         more: dict[str, Any] = {"previous_response_id": first.id, "instructions": "Be brief."}
-        await client.responses.create(model=bank.agent, input=said, **more)
-        assert prompts(told[-1]) == [[CONTEXT + "Be brief.", "a"], [CONTEXT + "Be brief.\n\nBe kind.", "b"]]
+        await client.responses.create(model=bank.agent, input=input_messages, **more)
+        assert prompts(histories[-1]) == [[CONTEXT + "Be brief.", "a"], [CONTEXT + "Be brief.\n\nBe kind.", "b"]]
 
 
 @pytest.mark.spec("P96")
 async def test_system_texts_are_passed_over_and_named_where_the_server_says_so(tmp_path: Path) -> None:
-    told: list[Sequence[ModelMessage]] = []
+    histories: list[Sequence[ModelMessage]] = []
     system = {"role": "system", "content": "Be brief."}
-    async with counting(tmp_path, told, takes_system_texts=False) as bank, bank.here.client() as ada:
+    async with counting(tmp_path, histories, takes_system_texts=False) as bank, bank.here.client() as ada:
         body: dict[str, Any] = {"model": bank.agent, "messages": [system, {"role": "user", "content": "a"}]}
         answer = await ada.post("/v1/chat/completions", json=body)
         assert (answer.status_code, answer.headers["x-capset-ignored"]) == (200, "system")
         body = {"model": bank.agent, "input": [system, {"role": "user", "content": "b"}], "instructions": "Obey."}
         answer = await ada.post("/v1/responses", json=body)
         assert (answer.status_code, answer.headers["x-capset-ignored"]) == (200, "instructions, system")
-    assert [prompts(one) for one in told] == [["a"], ["b"]]
+    assert [prompts(history) for history in histories] == [["a"], ["b"]]
 
 
 @pytest.mark.parametrize(
-    ("messages", "told"),
+    ("messages", "message"),
     [
         ([{"role": "system", "content": "Be brief."}], "does not end with a message of the user"),
         ([{"role": "tool", "content": "a"}, {"role": "user", "content": "b"}], "'user' was expected"),
@@ -255,8 +258,8 @@ async def test_system_texts_are_passed_over_and_named_where_the_server_says_so(t
         ([{"role": "user", "content": "a"}, {"role": "assistant", "content": "One."}], "does not end with a message"),
     ],
 )
-async def test_other_histories_are_refused_with_the_reason(talkative: Bank, messages: Any, told: str) -> None:
+async def test_other_histories_are_refused_with_the_reason(talkative: Bank, messages: Any, message: str) -> None:
     async with talkative.client() as client:
-        with pytest.raises(openai.UnprocessableEntityError, match=told):
+        with pytest.raises(openai.UnprocessableEntityError, match=message):
             await client.chat.completions.create(model=talkative.agent, messages=messages)
     assert await sessions(talkative) == []

@@ -54,18 +54,18 @@ class Office:
 @asynccontextmanager
 async def office_of(folder: Path, model: FunctionModel, go: asyncio.Event | None = None) -> AsyncGenerator[Office]:
     runner = AgentRunner(model)
-    async with site(till, store=f"sqlite:///{folder / 'capset.db'}", generator=runner) as here:
-        await here.key("boss", scopes=["capset:approve"])
-        async with here.client() as ada:
+    async with site(till, store=f"sqlite:///{folder / 'capset.db'}", generator=runner) as server:
+        await server.key("boss", scopes=["capset:approve"])
+        async with server.client() as ada:
             agent = (await make_agent(ada, "kit", "till"))["id"]
-        yield Office(here, agent, go or asyncio.Event())
+        yield Office(server, agent, go or asyncio.Event())
 
 
 @pytest.fixture
 async def office(tmp_path: Path) -> AsyncGenerator[Office]:
     """Give an office whose agent is refused one call, and pays once it may."""
-    async with office_of(tmp_path, ScriptedModel(*PAYS, "Hello again.")) as found:
-        yield found
+    async with office_of(tmp_path, ScriptedModel(*PAYS, "Hello again.")) as new_office:
+        yield new_office
 
 
 @pytest.fixture
@@ -78,8 +78,8 @@ async def slow(tmp_path: Path) -> AsyncGenerator[Office]:
         await go.wait()
         yield "two."
 
-    async with office_of(tmp_path, FunctionModel(stream_function=answer), go) as found:
-        yield found
+    async with office_of(tmp_path, FunctionModel(stream_function=answer), go) as new_office:
+        yield new_office
 
 
 def kinds(message: dict[str, Any]) -> list[tuple[str, str]]:
@@ -97,8 +97,8 @@ async def decide(office: Office, answer: str = "approve") -> None:
 async def test_a_chat_has_what_was_said_and_its_open_approval(office: Office) -> None:
     async with office.here.client() as ada:
         await run(ada, office.agent, ASKED, "ai-sdk")
-        asked, answered = await office.thread(ada)
-        assert kinds(asked) == [("text", "pay bob")]
+        question, answered = await office.thread(ada)
+        assert kinds(question) == [("text", "pay bob")]
         assert kinds(answered) == [
             ("step-start", ""),
             ("tool-unlock", "output-error"),
@@ -112,8 +112,8 @@ async def test_a_chat_has_what_was_said_and_its_open_approval(office: Office) ->
         await decide(office)
 
         async def done() -> list[dict[str, Any]]:
-            found = await office.thread(ada)
-            return found if kinds(found[-1])[-1] == ("text", "Paid.") else []
+            messages = await office.thread(ada)
+            return messages if kinds(messages[-1])[-1] == ("text", "Paid.") else []
 
         _, answered = await until(done, "the turn to end")
         assert ("tool-pay", "output-available") in kinds(answered)
@@ -127,7 +127,7 @@ async def test_a_page_that_was_loaded_again_answers_the_approval(office: Office)
         pay = messages[-1]["parts"][-1]
         pay |= {"state": "approval-responded", "approval": {"id": pay["approval"]["id"], "approved": False}}
         chunks = await run(ada, office.agent, {"id": "t", "messages": messages}, "ai-sdk")
-        assert [one["delta"] for one in chunks if one != "[DONE]" and one["type"] == "text-delta"] == ["Paid."]
+        assert [chunk["delta"] for chunk in chunks if chunk != "[DONE]" and chunk["type"] == "text-delta"] == ["Paid."]
 
 
 async def test_a_result_of_the_step_that_waits_is_there(tmp_path: Path) -> None:
@@ -154,15 +154,15 @@ async def test_the_answer_under_way_is_streamed_from_its_beginning(slow: Office)
         async def begun() -> list[dict[str, Any]]:
             return await slow.thread(ada)
 
-        (asked,) = await until(begun, "the message to be stored")
-        assert kinds(asked) == [("text", "pay bob")]
+        (question,) = await until(begun, "the message to be stored")
+        assert kinds(question) == [("text", "pay bob")]
         async with ada.stream("GET", f"/v1/agents/{slow.agent}/ai-sdk/t/stream", timeout=120) as response:
             assert response.status_code == 200
             assert response.headers["x-vercel-ai-ui-message-stream"] == "v1"
             slow.go.set()
             lines = [line async for line in response.aiter_lines() if line.startswith("data: {")]
         chunks = [json.loads(line.removeprefix("data: ")) for line in lines]
-        assert "".join(one["delta"] for one in chunks if one["type"] == "text-delta") == "One two."
+        assert "".join(chunk["delta"] for chunk in chunks if chunk["type"] == "text-delta") == "One two."
         await first
         assert (await slow.stream(ada)).status_code == 204
         assert kinds((await slow.thread(ada))[-1]) == [("step-start", ""), ("text", "One two.")]
@@ -175,19 +175,22 @@ async def test_a_client_of_ag_ui_gets_its_thread_by_a_run_without_a_message(offi
         assert (empty["type"], empty["messages"]) == ("MESSAGES_SNAPSHOT", [])
 
         waiting = await run(ada, office.agent, run_input(user("pay bob")))
-        started, told, *_, finished = await run(ada, office.agent, run_input())
+        started, snapshot, *_, finished = await run(ada, office.agent, run_input())
         assert finished["outcome"] == waiting[-1]["outcome"]
-        shown = [(one["role"], one.get("content"), len(one.get("toolCalls", ()))) for one in told["messages"]]
-        assert [role for role, _, _ in shown] == ["user", "assistant", "tool", "assistant"]
-        assert (shown[0][1], shown[1][2], shown[3][2]) == ("pay bob", 1, 1)
-        again = await run(ada, office.agent, run_input())
-        assert again[1]["messages"] == told["messages"], "under the same ids"
+        entries = [
+            (message["role"], message.get("content"), len(message.get("toolCalls", ())))
+            for message in snapshot["messages"]
+        ]
+        assert [role for role, _, _ in entries] == ["user", "assistant", "tool", "assistant"]
+        assert (entries[0][1], entries[1][2], entries[3][2]) == ("pay bob", 1, 1)
+        repeated = await run(ada, office.agent, run_input())
+        assert repeated[1]["messages"] == snapshot["messages"], "under the same ids"
 
         await decide(office)
 
         async def done() -> list[dict[str, Any]]:
-            told = (await run(ada, office.agent, run_input()))[1]["messages"]
-            return told if told[-1].get("content") == "Paid." else []
+            messages = (await run(ada, office.agent, run_input()))[1]["messages"]
+            return messages if messages[-1].get("content") == "Paid." else []
 
         await until(done, "the turn to end")
 
@@ -204,8 +207,8 @@ async def test_a_client_of_ag_ui_takes_up_the_answer_under_way(slow: Office) -> 
         async with ada.stream("POST", path, json=run_input(), timeout=120) as response:
             slow.go.set()
             events = [json.loads(line[6:]) async for line in response.aiter_lines() if line.startswith("data: ")]
-        assert [one["content"] for one in events[1]["messages"]] == ["hi"]
-        assert "".join(one["delta"] for one in events if one["type"] == "TEXT_MESSAGE_CONTENT") == "One two."
+        assert [message["content"] for message in events[1]["messages"]] == ["hi"]
+        assert "".join(event["delta"] for event in events if event["type"] == "TEXT_MESSAGE_CONTENT") == "One two."
         assert events[-1]["type"] == "RUN_FINISHED"
         await first
 
@@ -215,8 +218,8 @@ async def test_pictures_are_shown_again(office: Office) -> None:
     parts = [{"type": "text", "text": "look"}, {"type": "file", "mediaType": "image/png", "url": url}]
     async with office.here.client() as ada:
         await run(ada, office.agent, {"id": "t", "messages": [{"role": "user", "parts": parts}]}, "ai-sdk")
-        asked = (await office.thread(ada))[0]
-        assert [(part["type"], part.get("url")) for part in asked["parts"]] == [("text", None), ("file", url)]
+        question = (await office.thread(ada))[0]
+        assert [(part["type"], part.get("url")) for part in question["parts"]] == [("text", None), ("file", url)]
 
 
 @pytest.mark.spec("T20")

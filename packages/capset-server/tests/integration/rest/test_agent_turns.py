@@ -38,9 +38,9 @@ def runner(*moves: Call | str | ScriptStep) -> AgentRunner:
 @pytest.fixture
 async def bank(url: str) -> AsyncGenerator[Site]:
     """Give a server whose agent pays once it may; ``boss`` approves."""
-    async with site(till, store=url, generator=runner(*PAYS)) as found:
-        await found.key("boss", scopes=["capset:approve"])
-        yield found
+    async with site(till, store=url, generator=runner(*PAYS)) as server:
+        await server.key("boss", scopes=["capset:approve"])
+        yield server
 
 
 async def begin(client: httpx2.AsyncClient, content: str = "pay bob") -> tuple[str, str]:
@@ -51,9 +51,9 @@ async def begin(client: httpx2.AsyncClient, content: str = "pay bob") -> tuple[s
     return session, begun.json()["turn"]
 
 
-async def approve(here: Site, request: dict[str, Any], answer: str = "approve") -> None:
+async def approve(server: Site, request: dict[str, Any], answer: str = "approve") -> None:
     """Have the boss decide a request."""
-    async with here.client("boss") as boss:
+    async with server.client("boss") as boss:
         decided = await boss.post(f"/v1/approvals/{request['id']}/{answer}", json={})
         assert decided.status_code == 200, decided.text
 
@@ -63,43 +63,43 @@ async def test_keys_and_stored_agents_limit_what_is_used_of_models(url: str) -> 
     """On every server of a database."""
     lasting = ScriptStep(text="Hi.")
     async with (
-        site(till, store=url, generator=runner(*[lasting] * 9)) as here,
-        site(till, store=url, generator=runner(*[lasting] * 9)) as there,
+        site(till, store=url, generator=runner(*[lasting] * 9)) as server,
+        site(till, store=url, generator=runner(*[lasting] * 9)) as replica,
     ):
         kim = Principal("kim", org="acme", allowance=Allowance(usage="steps=2/1h"))
-        _, here.keys["kim"] = await create_key(here.kernel, "kim", kim, scopes=["capset:admin"])
-        await here.key("bob")
-        there.keys = here.keys
-        async with here.client("kim") as one, there.client("kim") as two, there.client("bob") as bob:
-            agent = await make_agent(one, "till", allowance={"usage": ["steps=3/1h per org"]})
+        _, server.keys["kim"] = await create_key(server.kernel, "kim", kim, scopes=["capset:admin"])
+        await server.key("bob")
+        replica.keys = server.keys
+        async with server.client("kim") as first_client, replica.client("kim") as two, replica.client("bob") as bob:
+            agent = await make_agent(first_client, "till", allowance={"usage": ["steps=3/1h per org"]})
             assert agent["allowance"]["usage"] == [{"steps": 3, "window": "1h", "per": "org"}]
-            found: list[str | None] = []
-            for client in (one, two, one, bob, bob):
+            errors: list[str | None] = []
+            for client in (first_client, two, first_client, bob, bob):
                 session = (await client.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
                 await send(client, session, "hi")
                 last = (await read_until(client, session, "turn.ended", "turn.failed"))[-1].data["data"]
-                found.append(last.get("error", {}).get("message"))
-    own = "Budget exceeded: this principal may use 2 steps within 1h, and has used 2."
-    whole = "Budget exceeded: this organisation with the agent 'helper' may use 3 steps within 1h, and has used 3."
-    assert found == [None, None, own, None, whole]
+                errors.append(last.get("error", {}).get("message"))
+    own_error = "Budget exceeded: this principal may use 2 steps within 1h, and has used 2."
+    org_error = "Budget exceeded: this organisation with the agent 'helper' may use 3 steps within 1h, and has used 3."
+    assert errors == [None, None, own_error, None, org_error]
 
 
 @pytest.mark.spec("P10")
 async def test_a_turn_waits_for_its_approval_and_goes_on(bank: Site) -> None:
     async with bank.client() as ada:
         session, turn = await begin(ada)
-        told = await read_until(ada, session, "turn.suspended")
-        request = told[-2].data["data"]
+        turn_events = await read_until(ada, session, "turn.suspended")
+        request = turn_events[-2].data["data"]
         assert (request["tool"], request["arguments"]) == ("pay", {"to": "bob", "amount": 7})
         refused = problem(await send(ada, session, "faster"), 409, "turn_suspended")
         assert request["id"] in refused["detail"]
         problem(await ada.post(f"/v1/sessions/{session}/turns/{turn}/resume"), 409, "turn_suspended")
         await approve(bank, request)
-        told = await read_until(ada, session, "turn.ended")
-        assert told[-1].data["data"] == {"output": "Paid."}
-        said = (await ada.get(f"/v1/sessions/{session}/messages")).json()
-        kinds = [item["message"]["kind"] for item in said["items"]]
-        assert (kinds, said["next"]) == (["request", "response", "request", "response"], None)
+        turn_events = await read_until(ada, session, "turn.ended")
+        assert turn_events[-1].data["data"] == {"output": "Paid."}
+        conversation = (await ada.get(f"/v1/sessions/{session}/messages")).json()
+        kinds = [item["message"]["kind"] for item in conversation["items"]]
+        assert (kinds, conversation["next"]) == (["request", "response", "request", "response"], None)
         page = (await ada.get(f"/v1/sessions/{session}/messages", params={"limit": 3})).json()
         assert (len(page["items"]), page["total"], page["next"]) == (3, 4, 3)
 
@@ -113,10 +113,10 @@ async def test_another_server_goes_on_with_it(bank: Site, url: str) -> None:
     async with site(till, store=url, generator=runner(*PAYS)) as other:
         other.keys |= bank.keys
         await approve(other, request)
-        async with other.client("ada") as ada, bank.client() as there:
-            told = await read_until(there, session, "turn.ended")
-            assert [one.type for one in told].count("turn.resumed") == 1
-            assert (await events(ada, session)) == told
+        async with other.client("ada") as ada, bank.client() as bank_client:
+            turn_events = await read_until(bank_client, session, "turn.ended")
+            assert [event.type for event in turn_events].count("turn.resumed") == 1
+            assert (await events(ada, session)) == turn_events
 
 
 @pytest.mark.spec("R8", "T39")
@@ -125,28 +125,28 @@ async def test_a_key_that_was_revoked_does_not_go_on(bank: Site) -> None:
         session, _ = await begin(ada)
         request = (await read_until(ada, session, "turn.suspended"))[-2].data["data"]
         keys = bank.kernel.store.keys
-        (row,) = [one for one in await keys.list() if one.name == "ada"]
+        (row,) = [key for key in await keys.list() if key.name == "ada"]
         await bank.key("ada", principal="ada")
         await keys.revoke(row.id, bank.kernel.now())
         await approve(bank, request)
     async with bank.client() as ada:
-        told = await read_until(ada, session, "turn.failed")
-        assert told[-1].data["data"]["error"]["code"] == "unauthenticated"
+        turn_events = await read_until(ada, session, "turn.failed")
+        assert turn_events[-1].data["data"]["error"]["code"] == "unauthenticated"
 
 
 @pytest.mark.spec("R8", "G54")
 async def test_a_running_turn_ends_once_its_key_is_revoked(url: str) -> None:
     parrot = Parrot()
-    async with site(till, store=url, generator=parrot) as here, here.client() as ada:
+    async with site(till, store=url, generator=parrot) as server, server.client() as ada:
         session = await make_session(ada, "till")
         assert (await send(ada, session, {"wait": True})).status_code == 202
         await parrot.started.wait()
-        (row,) = await here.kernel.store.keys.list()
-        await here.key("again", principal="ada")
-        await here.kernel.store.keys.revoke(row.id, here.kernel.now())
-        async with here.client("again") as again:
-            told = await read_until(again, session, "turn.failed")
-        assert (told[-1].data["data"]["error"]["code"], parrot.cut) == ("unauthenticated", 1)
+        (row,) = await server.kernel.store.keys.list()
+        await server.key("again", principal="ada")
+        await server.kernel.store.keys.revoke(row.id, server.kernel.now())
+        async with server.client("again") as renewed_client:
+            turn_events = await read_until(renewed_client, session, "turn.failed")
+        assert (turn_events[-1].data["data"]["error"]["code"], parrot.cut) == ("unauthenticated", 1)
 
 
 @pytest.mark.spec("P10")
@@ -159,8 +159,8 @@ async def test_a_turn_that_waits_can_be_cancelled(bank: Site) -> None:
         async with bank.client("eve") as eve:
             problem(await eve.post(path), 404, "not_found")
         assert (await ada.post(path)).status_code == 204
-        told = await events(ada, session)
-        assert (told[-1].type, told[-1].data["data"]) == ("turn.cancelled", {"by": "user:ada"})
+        turn_events = await events(ada, session)
+        assert (turn_events[-1].type, turn_events[-1].data["data"]) == ("turn.cancelled", {"by": "user:ada"})
         problem(await ada.post(path), 404, "not_found")
         problem(await ada.post(f"/v1/sessions/{session}/turns/{turn}/resume"), 404, "not_found")
 
@@ -168,41 +168,41 @@ async def test_a_turn_that_waits_can_be_cancelled(bank: Site) -> None:
 @pytest.mark.spec("R15")
 async def test_a_conversation_is_forked_and_rewound_to_a_turn(url: str) -> None:
     moves = ("One.", "Two.", "Three.")
-    async with site(till, store=url, generator=runner(*moves)) as found, found.client() as ada:
+    async with site(till, store=url, generator=runner(*moves)) as server, server.client() as ada:
         session, first = await begin(ada, "one")
         await read_until(ada, session, "turn.ended")
         second = (await send(ada, session, "two")).json()["turn"]
         await read_until(ada, session, "turn.ended")
         path = f"/v1/sessions/{session}"
 
-        async def said(one: str) -> list[str]:
-            items = (await ada.get(f"/v1/sessions/{one}/messages")).json()["items"]
+        async def texts_of(session_id: str) -> list[str]:
+            items = (await ada.get(f"/v1/sessions/{session_id}/messages")).json()["items"]
             return [item["message"]["parts"][0]["content"] for item in items]
 
         forked = (await ada.post(f"{path}/fork", json={"turn": first})).json()
-        assert await said(forked["id"]) == ["one", "One."]
-        whole = (await ada.post(f"{path}/fork", json={})).json()
-        assert await said(whole["id"]) == ["one", "One.", "two", "Two."]
+        assert await texts_of(forked["id"]) == ["one", "One."]
+        full_fork = (await ada.post(f"{path}/fork", json={})).json()
+        assert await texts_of(full_fork["id"]) == ["one", "One.", "two", "Two."]
         assert (await ada.post(f"{path}/rewind", json={"turn": second})).json() == {"removed": 2}
-        assert await said(session) == ["one", "One."]
+        assert await texts_of(session) == ["one", "One."]
         problem(await ada.post(f"{path}/rewind", json={"turn": second}), 404, "not_found")
         problem(await ada.post(f"{path}/fork", json={"turn": "none"}), 404, "not_found")
         await send(ada, forked["id"], "and now?")
         assert (await read_until(ada, forked["id"], "turn.ended"))[-1].data["data"] == {"output": "Two."}
-        page = await found.kernel.audit.query(AuditQuery(act="session.rewind", kind="act"))
-        assert [(one.session, one.principal) for one in page.items] == [(session, "ada")]
+        page = await server.kernel.audit.query(AuditQuery(act="session.rewind", kind="act"))
+        assert [(act.session, act.principal) for act in page.items] == [(session, "ada")]
 
 
 @pytest.mark.spec("R15", "P7")
 async def test_a_session_of_an_archived_agent_is_not_forked_and_has_no_more_turns(url: str) -> None:
-    async with site(till, store=url, generator=runner("One.", "Two.")) as found, found.client() as ada:
+    async with site(till, store=url, generator=runner("One.", "Two.")) as server, server.client() as ada:
         agent = (await make_agent(ada, "till"))["id"]
         session = (await ada.post("/v1/sessions", json={"agent_id": agent})).json()["id"]
         await send(ada, session, "one")
         await read_until(ada, session, "turn.ended")
         assert (await ada.delete(f"/v1/agents/{agent}")).status_code == 204
         problem(await ada.post(f"/v1/sessions/{session}/fork", json={}), 409, "conflict")
-        assert [one["id"] for one in (await ada.get("/v1/sessions")).json()["items"]] == [session]
+        assert [row["id"] for row in (await ada.get("/v1/sessions")).json()["items"]] == [session]
         refused = problem(await send(ada, session, "two"), 403, "permission_denied")
         assert "archived" in refused["detail"]
 
@@ -218,7 +218,7 @@ async def test_a_session_in_a_turn_is_not_rewound(bank: Site) -> None:
 
 @pytest.mark.spec("P10")
 async def test_a_server_without_a_runner_resumes_nothing(url: str) -> None:
-    async with site(till, store=url) as found, found.client() as ada:
+    async with site(till, store=url) as server, server.client() as ada:
         session = await make_session(ada, "till")
         problem(await ada.post(f"/v1/sessions/{session}/turns/x/resume"), 501, "no_runner")
 
@@ -229,7 +229,7 @@ async def test_a_model_that_is_not_allowed_is_named(bank: Site) -> None:
         agent = await make_agent(ada, "till", model="openai:expensive")
         session = (await ada.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
         await send(ada, session, "hello")
-        told = await read_until(ada, session, "turn.failed")
-        error = told[-1].data["data"]["error"]
+        turn_events = await read_until(ada, session, "turn.failed")
+        error = turn_events[-1].data["data"]["error"]
         assert error["code"] == "model_unavailable"
         assert "openai:expensive" in error["message"]

@@ -23,7 +23,7 @@ async def test_every_version_is_there_as_it_was(asker: httpx2.AsyncClient) -> No
     third = await changed(asker, first["id"], name="renamed", status="archived")
     url = f"/v1/agents/{first['id']}/versions"
     page = (await asker.get(url)).json()
-    assert [one["version"] for one in page["items"]] == [3, 2, 1]
+    assert [version["version"] for version in page["items"]] == [3, 2, 1]
     assert page["next"] is None
     assert page["items"][0] == {
         "version": 3,
@@ -43,13 +43,13 @@ async def test_versions_are_paged(asker: httpx2.AsyncClient) -> None:
     agent = (await make_agent(asker))["id"]
     for number in range(4):
         await changed(asker, agent, description=str(number))
-    url, seen = f"/v1/agents/{agent}/versions", list[int]()
-    asked: dict[str, Any] = {"limit": 2}
-    while asked:
-        page = (await asker.get(url, params=asked)).json()
-        seen += [one["version"] for one in page["items"]]
-        asked = {"limit": 2, "cursor": page["next"]} if page["next"] else {}
-    assert seen == [5, 4, 3, 2, 1]
+    url, numbers = f"/v1/agents/{agent}/versions", list[int]()
+    params: dict[str, Any] = {"limit": 2}
+    while params:
+        page = (await asker.get(url, params=params)).json()
+        numbers += [version["version"] for version in page["items"]]
+        params = {"limit": 2, "cursor": page["next"]} if page["next"] else {}
+    assert numbers == [5, 4, 3, 2, 1]
     for query in ("limit=0", "limit=201", "cursor=0", "cursor=x", "cursor=99999999999", "nmae=x"):
         problem(await asker.get(f"{url}?{query}"), 422, "invalid_arguments")
 
@@ -60,7 +60,7 @@ async def test_a_page_of_versions_has_fifty_unless_it_is_said(asker: httpx2.Asyn
     for number in range(51):
         await changed(asker, agent, description=str(number))
     page = (await asker.get(f"/v1/agents/{agent}/versions")).json()
-    assert [one["version"] for one in page["items"]] == list(range(52, 2, -1))
+    assert [version["version"] for version in page["items"]] == list(range(52, 2, -1))
     assert page["next"] == "3"
 
 
@@ -71,8 +71,8 @@ async def test_what_there_is_not_is_not_found(asker: httpx2.AsyncClient) -> None
         problem(await asker.get(url), 404, "not_found")
     for url in (f"/v1/agents/{agent}/diff?before=1&after=2", "/v1/agents/nowhere/diff?before=1"):
         problem(await asker.get(url), 404, "not_found")
-    for one, version in ((agent, 2), ("nowhere", 1)):
-        problem(await asker.post(f"/v1/agents/{one}/rollback", json={"version": version}), 404, "not_found")
+    for agent_id, version in ((agent, 2), ("nowhere", 1)):
+        problem(await asker.post(f"/v1/agents/{agent_id}/rollback", json={"version": version}), 404, "not_found")
     for version in ("0", "-1", "x", str(2**31)):
         problem(await asker.get(f"/v1/agents/{agent}/versions/{version}"), 422, "invalid_arguments")
     for body in ({}, {"version": 0}, {"version": "1"}, {"version": 1, "now": True}):
@@ -90,24 +90,24 @@ async def test_a_rollback_is_a_version_of_its_own(asker: httpx2.AsyncClient) -> 
     response = await asker.post(url, json={"version": 1}, headers={"If-Match": '"3"'})
     assert (response.status_code, response.headers["etag"]) == (200, '"4"')
     back = response.json()
-    kept = {"version": 4, "status": "archived", "updated_at": back["updated_at"]}
-    assert back == {**first, **kept}, "all that it said, but for the status"
+    expected = {"version": 4, "status": "archived", "updated_at": back["updated_at"]}
+    assert back == {**first, **expected}, "all that it said, but for the status"
     assert back["updated_at"] > archived["updated_at"]
-    again = await asker.post(url, json={"version": 1})
-    assert again.json() == back, "what changes nothing makes no version"
+    repeated = await asker.post(url, json={"version": 1})
+    assert repeated.json() == back, "what changes nothing makes no version"
 
 
 @pytest.mark.spec("P5", "P16")
 async def test_a_session_keeps_the_version_that_it_began_with(asker: httpx2.AsyncClient) -> None:
     session = await make_session(asker, "kit")
-    kept = (await asker.get(f"/v1/sessions/{session}")).json()
-    await changed(asker, kept["agent_id"], capabilities=["noop"])
+    before = (await asker.get(f"/v1/sessions/{session}")).json()
+    await changed(asker, before["agent_id"], capabilities=["noop"])
     now = (await asker.get(f"/v1/sessions/{session}")).json()
-    assert (now["agent_version"], now["static_hash"]) == (1, kept["static_hash"])
+    assert (now["agent_version"], now["static_hash"]) == (1, before["static_hash"])
     body = {"tool": "echo", "arguments": {"text": "still"}}
     assert (await asker.post(f"/v1/sessions/{session}/calls", json=body)).json()["data"] == "still"
-    at = await asker.get(f"/v1/agents/{kept['agent_id']}/versions/1")
-    assert at.json()["static_hash"] == kept["static_hash"]
+    at = await asker.get(f"/v1/agents/{before['agent_id']}/versions/1")
+    assert at.json()["static_hash"] == before["static_hash"]
 
 
 @pytest.mark.spec("P5", "P7")
@@ -116,13 +116,13 @@ async def test_two_versions_are_compared_field_by_field_and_hash_by_hash(asker: 
     await changed(asker, first["id"], tags=["b"], model="m", static_context={"tier": {"name": "pro"}})
     third = await changed(asker, first["id"], capabilities=["kit", "noop"], static_context={"tier": {"name": "free"}})
     url = f"/v1/agents/{first['id']}/diff"
-    found = (await asker.get(url, params={"before": 2})).json()
-    assert (found["before"], found["after"], found["notices"]) == (2, 3, [])
-    assert found["fields"] == [
+    diff = (await asker.get(url, params={"before": 2})).json()
+    assert (diff["before"], diff["after"], diff["notices"]) == (2, 3, [])
+    assert diff["fields"] == [
         {"path": "capabilities[noop]", "kind": "added", "after": "noop"},
         {"path": "static_context.tier.name", "kind": "changed", "before": "pro", "after": "free"},
     ]
-    hashes = found["composition"]["hashes"]
+    hashes = diff["composition"]["hashes"]
     assert hashes["static"] == {"before": first["static_hash"], "after": third["static_hash"], "moved": True}
     unhashed = (await asker.get(url, params={"before": 1, "after": 2})).json()
     added = {"model": "m", "static_context": {"tier": {"name": "pro"}}, "tags[0]": "b"}
@@ -136,19 +136,19 @@ async def test_two_versions_are_compared_field_by_field_and_hash_by_hash(asker: 
 async def test_an_agent_in_code_has_one_version_and_keeps_it(asker: httpx2.AsyncClient) -> None:
     page = (await asker.get("/v1/agents/foreman/versions")).json()
     detail = (await asker.get("/v1/agents/foreman")).json()
-    assert [(one["version"], one["static_hash"]) for one in page["items"]] == [(1, detail["static_hash"])]
+    assert [(version["version"], version["static_hash"]) for version in page["items"]] == [(1, detail["static_hash"])]
     assert (await asker.get("/v1/agents/foreman/versions", params={"cursor": "1"})).json()["items"] == []
     assert (await asker.get("/v1/agents/foreman/versions/1")).json() == detail
     problem(await asker.get("/v1/agents/foreman/versions/2"), 404, "not_found")
     problem(await asker.post("/v1/agents/foreman/rollback", json={"version": 1}), 409, "conflict")
-    found = (await asker.get("/v1/agents/foreman/diff", params={"before": 1})).json()
-    assert (found["fields"], found["composition"]["differs"]) == ([], False)
+    diff = (await asker.get("/v1/agents/foreman/diff", params={"before": 1})).json()
+    assert (diff["fields"], diff["composition"]["differs"]) == ([], False)
 
 
 @pytest.mark.spec("F29", "P12")
 async def test_a_hash_of_a_version_that_was_replaced_is_still_explained(here: Site, ada: httpx2.AsyncClient) -> None:
     first = await make_agent(ada, "kit")
     await changed(ada, first["id"], capabilities=["noop"])
-    found = await ada.get(f"/v1/fingerprints/{first['static_hash']}")
-    assert found.status_code == 200, found.text
-    assert found.json()["hash"] == first["static_hash"]
+    response = await ada.get(f"/v1/fingerprints/{first['static_hash']}")
+    assert response.status_code == 200, response.text
+    assert response.json()["hash"] == first["static_hash"]

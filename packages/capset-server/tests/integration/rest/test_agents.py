@@ -24,11 +24,11 @@ FULL: dict[str, Any] = {
 
 @pytest.mark.spec("P4", "P7", "P15")
 async def test_an_agent_is_kept_as_it_was_given(asker: httpx2.AsyncClient) -> None:
-    made = await asker.post("/v1/agents", json=FULL)
-    assert made.status_code == 201
-    agent = made.json()
-    assert made.headers["location"] == f"/v1/agents/{agent['id']}"
-    assert made.headers["etag"] == '"1"'
+    created = await asker.post("/v1/agents", json=FULL)
+    assert created.status_code == 201
+    agent = created.json()
+    assert created.headers["location"] == f"/v1/agents/{agent['id']}"
+    assert created.headers["etag"] == '"1"'
     expected = {**FULL, "capabilities": ["kit", "noop"], "tags": ["a", "b"], "status": "active", "version": 1}
     assert {name: agent[name] for name in expected} == expected
     assert (agent["read_only"], agent["notices"]) == (False, [])
@@ -46,8 +46,8 @@ async def test_a_patch_is_a_merge_patch(asker: httpx2.AsyncClient) -> None:
     assert (changed.status_code, changed.headers["etag"]) == (200, '"2"')
     now = changed.json()
     assert (now["description"], now["instructions"]) == ("", ["Be calm."]), "null clears, a list is replaced whole"
-    kept = set(agent) - {"description", "instructions", "version", "static_hash", "updated_at"}
-    assert {name: now[name] for name in kept} == {name: agent[name] for name in kept}
+    unchanged = set(agent) - {"description", "instructions", "version", "static_hash", "updated_at"}
+    assert {name: now[name] for name in unchanged} == {name: agent[name] for name in unchanged}
     assert now["static_hash"] != agent["static_hash"]
     assert now["updated_at"] > agent["updated_at"]
     assert (await asker.get(url)).json() == now
@@ -79,34 +79,36 @@ async def test_what_does_not_fit_is_named_and_changes_nothing(
 ) -> None:
     agent = await make_agent(asker)
     url = f"/v1/agents/{agent['id']}"
-    said = problem(await asker.patch(url, json={"tags": ["new"], **patch}), 422, "invalid_arguments")
-    assert [field["path"] for field in said["fields"]] == [path]
+    refusal = problem(await asker.patch(url, json={"tags": ["new"], **patch}), 422, "invalid_arguments")
+    assert [field["path"] for field in refusal["fields"]] == [path]
     assert (await asker.get(url)).json() == agent
-    made = await asker.post("/v1/agents", json={"name": "x", **{k: v for k, v in patch.items() if k != "name" or v}})
+    created = await asker.post("/v1/agents", json={"name": "x", **{k: v for k, v in patch.items() if k != "name" or v}})
     if patch != {"name": None}:
-        assert path in [field["path"] for field in problem(made, 422, "invalid_arguments")["fields"]]
+        assert path in [field["path"] for field in problem(created, 422, "invalid_arguments")["fields"]]
 
 
 async def test_an_unknown_field_is_told_with_the_nearest(asker: httpx2.AsyncClient) -> None:
-    said = problem(await asker.post("/v1/agents", json={"name": "x", "descripton": "x"}), 422, "invalid_arguments")
-    assert said["fields"] == [{"path": "descripton", "expected": "no such parameter", "did_you_mean": "description"}]
+    refusal = problem(await asker.post("/v1/agents", json={"name": "x", "descripton": "x"}), 422, "invalid_arguments")
+    assert refusal["fields"] == [{"path": "descripton", "expected": "no such parameter", "did_you_mean": "description"}]
     agent = await make_agent(asker)
-    said = problem(await asker.patch(f"/v1/agents/{agent['id']}", json={"descripton": "x"}), 422, "invalid_arguments")
-    assert said["fields"][0]["did_you_mean"] == "description"
+    refusal = problem(
+        await asker.patch(f"/v1/agents/{agent['id']}", json={"descripton": "x"}), 422, "invalid_arguments"
+    )
+    assert refusal["fields"][0]["did_you_mean"] == "description"
 
 
 @pytest.mark.spec("P3")
 async def test_every_capability_that_cannot_be_had_is_named(shared: Site, asker: httpx2.AsyncClient) -> None:
     before = (await asker.get("/v1/agents")).json()["total"]
-    wanted = ["kitt", "noop", "noop", "soon", "nothing_like_it"]
-    said = problem(
-        await asker.post("/v1/agents", json={"name": "x", "capabilities": wanted}), 422, "invalid_definition"
+    capabilities = ["kitt", "noop", "noop", "soon", "nothing_like_it"]
+    refusal = problem(
+        await asker.post("/v1/agents", json={"name": "x", "capabilities": capabilities}), 422, "invalid_definition"
     )
-    told = {field["path"]: field["expected"] for field in said["fields"]}
-    assert told.keys() == {"capabilities.0", "capabilities.2", "capabilities.3", "capabilities.4"}
-    assert "did you mean 'kit'" in told["capabilities.0"]
-    assert "twice" in told["capabilities.2"]
-    assert "coming soon" in told["capabilities.3"]
+    problems = {field["path"]: field["expected"] for field in refusal["fields"]}
+    assert problems.keys() == {"capabilities.0", "capabilities.2", "capabilities.3", "capabilities.4"}
+    assert "did you mean 'kit'" in problems["capabilities.0"]
+    assert "twice" in problems["capabilities.2"]
+    assert "coming soon" in problems["capabilities.3"]
     coming = problem(
         await asker.post("/v1/agents", json={"name": "x", "capabilities": ["soon"]}), 422, "invalid_definition"
     )
@@ -135,8 +137,8 @@ async def test_a_change_is_held_to_the_version_that_was_read(asker: httpx2.Async
     url = f"/v1/agents/{(await make_agent(asker))['id']}"
     assert (await asker.patch(url, json={"tags": ["b"]}, headers={"If-Match": '"1"'})).status_code == 200
     for method, body in (("PATCH", {"tags": ["c"]}), ("DELETE", None)):
-        said = await asker.request(method, url, json=body, headers={"If-Match": '"1"'})
-        assert "version 2" in problem(said, 412, "outdated")["detail"]
+        response = await asker.request(method, url, json=body, headers={"If-Match": '"1"'})
+        assert "version 2" in problem(response, 412, "outdated")["detail"]
     for tag in ("*", 'W/"2"', '"2", "3"', "two", '""', '"-1"', ""):
         problem(await asker.patch(url, json={"tags": ["c"]}, headers={"If-Match": tag}), 400, "invalid_header")
     assert (await asker.get(url)).json()["tags"] == ["b"]
@@ -153,8 +155,8 @@ async def test_an_archived_agent_takes_no_new_sessions_and_its_old_ones_call_not
     assert (await asker.delete(f"/v1/agents/{agent_id}")).status_code == 204, "it is archived, as it was to be"
     agent = (await asker.get(f"/v1/agents/{agent_id}")).json()
     assert (agent["status"], agent["version"]) == ("archived", 2)
-    said = problem(await asker.post("/v1/sessions", json={"agent_id": agent_id}), 409, "conflict")
-    assert "archived" in said["detail"]
+    refusal = problem(await asker.post("/v1/sessions", json={"agent_id": agent_id}), 409, "conflict")
+    assert "archived" in refusal["detail"]
     body = {"tool": "echo", "arguments": {"text": "still here"}}
     refused = problem(await asker.post(f"/v1/sessions/{session}/calls", json=body), 403, "permission_denied")
     assert "archived" in refused["detail"]
@@ -166,25 +168,27 @@ async def test_an_archived_agent_takes_no_new_sessions_and_its_old_ones_call_not
 
 @pytest.mark.spec("P7", "P15")
 async def test_lists_are_paged_and_total(here: Site, ada: httpx2.AsyncClient) -> None:
-    made = [(await make_agent(ada, name=f"agent {number % 2}"))["id"] for number in range(5)]
-    await ada.delete(f"/v1/agents/{made[0]}")
-    whole = (await ada.get("/v1/agents")).json()
-    assert [one["id"] for one in whole["items"]] == ["foreman", *made[::-1]], "defined ones, then the newest first"
-    assert (whole["total"], whole["next"]) == (6, None)
+    agent_ids = [(await make_agent(ada, name=f"agent {number % 2}"))["id"] for number in range(5)]
+    await ada.delete(f"/v1/agents/{agent_ids[0]}")
+    full_list = (await ada.get("/v1/agents")).json()
+    assert [agent["id"] for agent in full_list["items"]] == ["foreman", *agent_ids[::-1]], (
+        "defined ones, then the newest first"
+    )
+    assert (full_list["total"], full_list["next"]) == (6, None)
     for limit in (1, 2, 4):
-        seen: list[str] = []
-        asked: dict[str, Any] = {"limit": limit}
-        while asked:
-            page = (await ada.get("/v1/agents", params=asked)).json()
+        ids: list[str] = []
+        params: dict[str, Any] = {"limit": limit}
+        while params:
+            page = (await ada.get("/v1/agents", params=params)).json()
             assert len(page["items"]) <= limit
             assert page["total"] == 6
-            seen += [one["id"] for one in page["items"]]
-            asked = {"limit": limit, "cursor": page["next"]} if page["next"] else {}
-        assert seen == ["foreman", *made[::-1]]
+            ids += [agent["id"] for agent in page["items"]]
+            params = {"limit": limit, "cursor": page["next"]} if page["next"] else {}
+        assert ids == ["foreman", *agent_ids[::-1]]
     archived = (await ada.get("/v1/agents", params={"status": "archived"})).json()
-    assert ([one["id"] for one in archived["items"]], archived["total"]) == ([made[0]], 1)
+    assert ([agent["id"] for agent in archived["items"]], archived["total"]) == ([agent_ids[0]], 1)
     named = (await ada.get("/v1/agents", params={"name": "agent 1"})).json()
-    assert ([one["id"] for one in named["items"]], named["total"]) == ([made[3], made[1]], 2)
+    assert ([agent["id"] for agent in named["items"]], named["total"]) == ([agent_ids[3], agent_ids[1]], 2)
     assert (await ada.get("/v1/agents", params={"name": "foreman"})).json()["total"] == 1
 
 
@@ -204,8 +208,8 @@ async def test_lists_are_paged_and_total(here: Site, ada: httpx2.AsyncClient) ->
     ],
 )
 async def test_a_query_that_does_not_fit_is_refused(asker: httpx2.AsyncClient, query: str) -> None:
-    said = problem(await asker.get(f"/v1/agents?{query}"), 422, "invalid_arguments")
-    assert len(said["fields"]) == 1
+    refusal = problem(await asker.get(f"/v1/agents?{query}"), 422, "invalid_arguments")
+    assert len(refusal["fields"]) == 1
 
 
 @pytest.mark.parametrize("id", ["nowhere", "%00", "%2e%2e", "a" * 200, "%F0%9F%98%80", "' OR 1=1 --"])
@@ -222,40 +226,40 @@ async def test_an_id_that_is_too_long_is_refused(asker: httpx2.AsyncClient) -> N
 
 async def test_no_page_is_promised_that_is_not_there(here: Site, ada: httpx2.AsyncClient) -> None:
     only = (await ada.get("/v1/agents", params={"limit": 1})).json()
-    assert ([one["id"] for one in only["items"]], only["next"]) == (["foreman"], None)
-    made = (await make_agent(ada))["id"]
+    assert ([agent["id"] for agent in only["items"]], only["next"]) == (["foreman"], None)
+    agent_id = (await make_agent(ada))["id"]
     first = (await ada.get("/v1/agents", params={"limit": 1})).json()
     second = (await ada.get("/v1/agents", params={"limit": 1, "cursor": first["next"]})).json()
-    assert ([one["id"] for one in second["items"]], second["next"]) == ([made], None)
+    assert ([agent["id"] for agent in second["items"]], second["next"]) == ([agent_id], None)
 
 
 @pytest.mark.spec("P7")
 async def test_agents_are_found_by_what_they_name(tmp_path: Path) -> None:
     renamed = Capability("renamed", aliases=["former"], description="It had another name.")
     keeper = Agent("keeper", uses=[renamed])
-    async with site(renamed, agents=[keeper], store=f"sqlite:///{tmp_path / 'a.db'}") as here:
-        await here.key("boss", scopes=["capset:admin"])
-        await here.key("spy", org="other", scopes=["capset:admin"])
-        async with here.client("boss") as boss, here.client("spy") as spy:
-            made = [(await make_agent(boss, *names))["id"] for names in (["kit"], ["former", "noop"], ["renamed"])]
+    async with site(renamed, agents=[keeper], store=f"sqlite:///{tmp_path / 'a.db'}") as test_server:
+        await test_server.key("boss", scopes=["capset:admin"])
+        await test_server.key("spy", org="other", scopes=["capset:admin"])
+        async with test_server.client("boss") as boss, test_server.client("spy") as spy:
+            agent_ids = [(await make_agent(boss, *names))["id"] for names in (["kit"], ["former", "noop"], ["renamed"])]
             server = {"shop": {"url": "https://shop.example.com/mcp"}}
-            own = (await make_agent(boss, "mcp:shop", mcp_servers=server))["id"]
+            shop_agent = (await make_agent(boss, "mcp:shop", mcp_servers=server))["id"]
             theirs = (await make_agent(spy, "renamed", mcp_servers=server | {"more": server["shop"]}))["id"]
 
-            async def found(client: httpx2.AsyncClient, **query: Any) -> tuple[list[str], int]:
+            async def list_ids(client: httpx2.AsyncClient, **query: Any) -> tuple[list[str], int]:
                 page = (await client.get("/v1/agents", params=query)).json()
-                return [one["id"] for one in page["items"]], page["total"]
+                return [agent["id"] for agent in page["items"]], page["total"]
 
             for name in ("renamed", "former"):
-                assert await found(boss, capability=name) == (["keeper", made[2], made[1]], 3)
-            assert await found(boss, capability="kit") == ([made[0]], 1)
-            assert await found(boss, capability="mcp:shop") == ([own], 1)
-            assert await found(boss, mcp_servers="true") == ([own], 1)
-            assert await found(boss, mcp_servers="true", status="archived") == ([], 0)
-            assert await found(boss, capability="nothing") == ([], 0)
-            assert await found(spy, capability="renamed") == (["keeper", theirs], 2)
-            await boss.patch(f"/v1/agents/{own}", json={"mcp_servers": None, "capabilities": ["kit"]})
-            assert await found(boss, mcp_servers="true") == ([], 0)
+                assert await list_ids(boss, capability=name) == (["keeper", agent_ids[2], agent_ids[1]], 3)
+            assert await list_ids(boss, capability="kit") == ([agent_ids[0]], 1)
+            assert await list_ids(boss, capability="mcp:shop") == ([shop_agent], 1)
+            assert await list_ids(boss, mcp_servers="true") == ([shop_agent], 1)
+            assert await list_ids(boss, mcp_servers="true", status="archived") == ([], 0)
+            assert await list_ids(boss, capability="nothing") == ([], 0)
+            assert await list_ids(spy, capability="renamed") == (["keeper", theirs], 2)
+            await boss.patch(f"/v1/agents/{shop_agent}", json={"mcp_servers": None, "capabilities": ["kit"]})
+            assert await list_ids(boss, mcp_servers="true") == ([], 0)
             problem(await boss.get("/v1/agents", params={"capability": "' OR 1"}), 422, "invalid_arguments")
-        async with Client(here.url, key=here.keys["spy"]) as client:
-            assert [one.id async for one in client.agents.all(capability="former", mcp_servers=True)] == [theirs]
+        async with Client(test_server.url, key=test_server.keys["spy"]) as client:
+            assert [agent.id async for agent in client.agents.all(capability="former", mcp_servers=True)] == [theirs]

@@ -35,11 +35,11 @@ async def opened(client: httpx2.AsyncClient, agent: str) -> str:
 
 async def codes(client: httpx2.AsyncClient, session: str, *tools: str) -> list[str | None]:
     """Call tools one after the other, and return the code of each."""
-    found: list[str | None] = []
-    for one in tools:
-        error = (await call(client, session, one)).json().get("error")
-        found.append(error and error["code"])
-    return found
+    error_codes: list[str | None] = []
+    for tool_name in tools:
+        error = (await call(client, session, tool_name)).json().get("error")
+        error_codes.append(error and error["code"])
+    return error_codes
 
 
 @pytest.mark.spec("G36", "P4", "P7")
@@ -51,10 +51,10 @@ async def test_an_agent_has_an_allowance_that_no_hash_covers(asker: httpx2.Async
     assert plain["allowance"] is None
     url = f"/v1/agents/{agent['id']}"
     assert (await asker.get(url)).json() == agent
-    listed = (await asker.get("/v1/agents", params={"name": "helper"})).json()["items"]
-    assert [one["allowance"] for one in listed if one["id"] == agent["id"]] == [agent["allowance"]]
-    written = {"name": "copy", "capabilities": ["kit"], "allowance": agent["allowance"]}
-    assert (await asker.post("/v1/agents", json=written)).json()["allowance"] == agent["allowance"]
+    agents = (await asker.get("/v1/agents", params={"name": "helper"})).json()["items"]
+    assert [row["allowance"] for row in agents if row["id"] == agent["id"]] == [agent["allowance"]]
+    body = {"name": "copy", "capabilities": ["kit"], "allowance": agent["allowance"]}
+    assert (await asker.post("/v1/agents", json=body)).json()["allowance"] == agent["allowance"]
 
 
 @pytest.mark.spec("G36", "P5", "P7")
@@ -74,7 +74,9 @@ async def test_it_is_merged_compared_and_brought_back(asker: httpx2.AsyncClient)
     assert await changed({"session": {"calls": None}}) == (None, 5), "an allowance that says nothing is none"
     assert (await changed(None))[1] == 5
     diff = (await asker.get(f"{url}/diff", params={"before": 1, "after": 2})).json()
-    assert [(one["path"], one["before"], one["after"]) for one in diff["fields"]] == [("allowance.session.calls", 2, 3)]
+    assert [(field["path"], field["before"], field["after"]) for field in diff["fields"]] == [
+        ("allowance.session.calls", 2, 3)
+    ]
     assert not diff["composition"]["hashes"]["static"]["moved"]
     back = (await asker.post(f"{url}/rollback", json={"version": 1})).json()
     assert (said(back["allowance"]), back["version"]) == (WITHIN, 6)
@@ -83,7 +85,7 @@ async def test_it_is_merged_compared_and_brought_back(asker: httpx2.AsyncClient)
 
 @pytest.mark.spec("G36", "G13")
 @pytest.mark.parametrize(
-    ("allowance", "path", "told"),
+    ("allowance", "path", "message"),
     [
         ({"limits": ["100/1w"]}, "allowance.limits.0", "a window is a whole number and s, m, h or d"),
         ({"limits": ["0/1h"]}, "allowance.limits.0", "a limit's requests are a whole number"),
@@ -104,7 +106,7 @@ async def test_it_is_merged_compared_and_brought_back(asker: httpx2.AsyncClient)
     ],
 )
 async def test_what_does_not_fit_is_named_and_nothing_is_half_done(
-    asker: httpx2.AsyncClient, allowance: Any, path: str, told: str
+    asker: httpx2.AsyncClient, allowance: Any, path: str, message: str
 ) -> None:
     agent = await make_agent(asker, "kit")
     url, body = f"/v1/agents/{agent['id']}", {"description": "new", "allowance": allowance}
@@ -116,7 +118,7 @@ async def test_what_does_not_fit_is_named_and_nothing_is_half_done(
         await asker.post("/v1/agents", json={"name": "x", **body}),
     ):
         (field,) = problem(answer, 422, "invalid_arguments")["fields"]
-        assert (field["path"], told in field["expected"]) == (path, True), field
+        assert (field["path"], message in field["expected"]) == (path, True), field
     assert (await asker.get(url)).json() == agent
     assert (await asker.get("/v1/agents")).json()["total"] == before
     fits = (await asker.post(f"{url}/preview", json={"allowance": WITHIN})).json()
@@ -139,9 +141,9 @@ async def test_agents_of_one_name_in_two_organisations_share_no_limit(shared: Si
         await shared.key(name, org=org)
     limit = {"requests": 1, "window": "1d", "per": "all"}
     async with shared.client("eve") as eve, shared.client("bob") as bob:
-        theirs, ours = [await make_agent(one, "kit", allowance={"limits": [limit]}) for one in (eve, bob)]
-        one, two = await opened(eve, theirs["id"]), await opened(bob, ours["id"])
-        assert await codes(eve, one, "echo", "echo") == [None, "limit_exceeded"]
+        theirs, ours = [await make_agent(client, "kit", allowance={"limits": [limit]}) for client in (eve, bob)]
+        first, two = await opened(eve, theirs["id"]), await opened(bob, ours["id"])
+        assert await codes(eve, first, "echo", "echo") == [None, "limit_exceeded"]
         assert await codes(bob, two, "echo", "echo") == [None, "limit_exceeded"]
 
 
@@ -150,22 +152,22 @@ async def test_the_lowest_of_server_principal_and_agent_holds() -> None:
     """Each of the three is the lowest once, and an agent's generous allowance raises nothing."""
     for server, principal, agent in ((1, 2, 3), (3, 1, 2), (2, 3, 1)):
         governed = Governance(allowance=Allowance(session=Budget(calls=server)))
-        async with site(governance=governed) as here:
-            who = Principal("kim", org="acme", allowance=Allowance(session=Budget(calls=principal)))
-            _, here.keys["kim"] = await create_key(here.kernel, "kim", who, scopes=["capset:admin"])
-            async with here.client("kim") as kim:
-                made = await make_agent(kim, "kit", allowance={"session": {"calls": agent}})
-                session = await opened(kim, made["id"])
+        async with site(governance=governed) as test_server:
+            holder = Principal("kim", org="acme", allowance=Allowance(session=Budget(calls=principal)))
+            _, test_server.keys["kim"] = await create_key(test_server.kernel, "kim", holder, scopes=["capset:admin"])
+            async with test_server.client("kim") as kim:
+                created = await make_agent(kim, "kit", allowance={"session": {"calls": agent}})
+                session = await opened(kim, created["id"])
                 assert await codes(kim, session, "echo", "echo") == [None, "budget_exceeded"]
 
 
 @pytest.mark.spec("G36", "P14")
 async def test_a_keys_allowance_is_its_own(shared: Site) -> None:
     """Two keys of one principal, in one session: what the one may not, the other may."""
-    who = Principal("kim", org="acme")
+    principal = Principal("kim", org="acme")
     for name, limits in (("narrow", ["1/1h"]), ("wide", ["5/1h"])):
         row, shared.keys[name] = await create_key(
-            shared.kernel, name, replace(who, allowance=Allowance(limits=limits)), scopes=["capset:admin"]
+            shared.kernel, name, replace(principal, allowance=Allowance(limits=limits)), scopes=["capset:admin"]
         )
         assert row.allowance == {"limits": limits}
     async with shared.client("narrow") as narrow, shared.client("wide") as wide:
@@ -178,10 +180,10 @@ async def test_a_keys_allowance_is_its_own(shared: Site) -> None:
 async def test_an_agent_in_code_shows_its_allowance_and_has_it() -> None:
     allowance = Allowance(limits=Limit(1, "1d", per="session", scope="process"), run=Budget(cost=3))
     worker = Agent("worker", uses=[kit], allowance=allowance)
-    async with site(agents=[worker]) as here, here.client() as ada:
-        shown = (await ada.get("/v1/agents/worker")).json()
+    async with site(agents=[worker]) as server, server.client() as ada:
+        detail = (await ada.get("/v1/agents/worker")).json()
         limit = {"requests": 1, "window": "1d", "per": "session", "scope": "process"}
-        assert said(shown["allowance"]) == {"limits": [limit], "run": {"cost": 3.0}}
+        assert said(detail["allowance"]) == {"limits": [limit], "run": {"cost": 3.0}}
         session = await opened(ada, "worker")
         assert await codes(ada, session, "echo", "echo") == [None, "limit_exceeded"]
         assert await codes(ada, await opened(ada, "worker"), "echo") == [None]
@@ -196,22 +198,24 @@ async def costly() -> int:
 @pytest.mark.spec("G36", "G15", "P10")
 @pytest.mark.parametrize("scope", ["server", "agent"])
 async def test_each_turn_is_a_run_with_a_budget_of_its_own(scope: str) -> None:
-    own = {"run": {"calls": 2, "cost": 3}, "session": {"calls": 5}}
+    allowance = {"run": {"calls": 2, "cost": 3}, "session": {"calls": 5}}
     governed = Governance(allowance=Allowance(run=Budget(2, 3), session=Budget(5)) if scope == "server" else None)
     purse = Capability("purse", tools=[costly])
-    async with site(purse, generator=Parrot(), governance=governed) as here, here.client() as ada:
-        made = await make_agent(ada, "kit", "purse", **({"allowance": own} if scope == "agent" else {}))
-        session = await opened(ada, made["id"])
+    async with site(purse, generator=Parrot(), governance=governed) as server, server.client() as ada:
+        created = await make_agent(ada, "kit", "purse", **({"allowance": allowance} if scope == "agent" else {}))
+        session = await opened(ada, created["id"])
 
-        async def told(tools: str) -> list[str | None]:
-            before = len(await here.records(session=session))
+        async def call_in_turn(tools: str) -> list[str | None]:
+            before = len(await server.records(session=session))
             await turn(ada, session, {"call": tools})
-            return [one.code for one in (await here.records(session=session))[before:]]
+            return [record.code for record in (await server.records(session=session))[before:]]
 
-        assert await told("echo echo echo") == [None, None, "budget_exceeded"]
-        assert await told("costly costly echo") == [None, "budget_exceeded", None], "another turn, another budget"
-        assert await told("echo echo") == [None, "budget_exceeded"], "the session's five calls were made"
-        refused = (await here.records(session=session))[-1]
+        assert await call_in_turn("echo echo echo") == [None, None, "budget_exceeded"]
+        assert await call_in_turn("costly costly echo") == [None, "budget_exceeded", None], (
+            "another turn, another budget"
+        )
+        assert await call_in_turn("echo echo") == [None, "budget_exceeded"], "the session's five calls were made"
+        refused = (await server.records(session=session))[-1]
         assert (refused.outcome, "the session may make 5 calls" in (refused.reason or "")) == ("limited", True)
 
 
@@ -220,4 +224,4 @@ async def test_of_many_calls_at_once_a_session_has_what_its_budget_says(asker: h
     agent = await make_agent(asker, "kit", allowance={"session": {"calls": 3}})
     session = await opened(asker, agent["id"])
     answers = await asyncio.gather(*(call(asker, session, "echo") for _ in range(20)))
-    assert sorted(one.status_code for one in answers) == [200] * 3 + [429] * 17
+    assert sorted(answer.status_code for answer in answers) == [200] * 3 + [429] * 17

@@ -33,10 +33,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 async def shop() -> AsyncGenerator[Site]:
     """Give a server with the till; ``boss`` of ``acme`` may approve, and ``caller`` calls and nothing else."""
-    async with site(till) as found:
-        await found.key("boss", scopes=["capset:approve"])
-        await found.key("caller", scopes=["capset:call", "capset:write"])
-        yield found
+    async with site(till) as server:
+        await server.key("boss", scopes=["capset:approve"])
+        await server.key("caller", scopes=["capset:call", "capset:write"])
+        yield server
 
 
 @pytest.fixture
@@ -58,16 +58,16 @@ async def test_a_call_is_accepted_approved_and_made_again(
     session = await make_session(caller, "till")
     first = await call(caller, session, "pay", to="bob")
     assert first.status_code == 202
-    said = CallShape.model_validate(first.json())
-    assert (said.success, said.refused) == (False, True)
-    assert said.error is not None
-    assert (said.error.code, said.error.approval) == ("approval_required", said.approval)
-    assert first.headers["location"] == f"/v1/approvals/{said.approval}"
-    assert said.plain() == first.json()
+    shape = CallShape.model_validate(first.json())
+    assert (shape.success, shape.refused) == (False, True)
+    assert shape.error is not None
+    assert (shape.error.code, shape.error.approval) == ("approval_required", shape.approval)
+    assert first.headers["location"] == f"/v1/approvals/{shape.approval}"
+    assert shape.plain() == first.json()
     request = ApprovalShape.model_validate((await caller.get(first.headers["location"])).json())
     assert (request.status, request.tool, request.arguments) == ("pending", "pay", {"to": "bob", "amount": 5})
-    assert (request.principal, request.session, request.call) == ("user:caller", session, said.record)
-    code = code_of(next(one for one in till.every_tool if one.name == "pay"))
+    assert (request.principal, request.session, request.call) == ("user:caller", session, shape.record)
+    code = code_of(next(candidate for candidate in till.every_tool if candidate.name == "pay"))
     assert (request.code_hash, request.code) == (code.hash, code_shape(code))
     assert code.hash is not None
     covered = await caller.get(f"/v1/fingerprints/{request.code_hash}")
@@ -81,11 +81,11 @@ async def test_a_call_is_accepted_approved_and_made_again(
     second = await again(caller, session, request.id)
     assert (second.status_code, second.json()["error"]["code"]) == (409, "approval_void")
     CallProblem.model_validate(second.json())
-    kept = (await caller.get(f"/v1/approvals/{request.id}")).json()
-    assert (kept["status"], kept["note"]) == ("used", "only this once")
+    approval = (await caller.get(f"/v1/approvals/{request.id}")).json()
+    assert (approval["status"], approval["note"]) == ("used", "only this once")
     records = await shop.records(session=session)
-    assert [one.outcome for one in records] == ["denied", "denied", "succeeded", "rejected"]
-    assert {one.approval for one in records} == {request.id}
+    assert [record.outcome for record in records] == ["denied", "denied", "succeeded", "rejected"]
+    assert {record.approval for record in records} == {request.id}
 
 
 @pytest.mark.spec("G17")
@@ -104,9 +104,9 @@ async def test_large_numbers_are_shown_as_they_were_given_and_can_be_sent_back(
 ) -> None:
     session = await make_session(caller, "till")
     request = await asked(caller, session, amount=2**60)
-    shown = (await boss.get(f"/v1/approvals/{request}")).json()["arguments"]
-    assert shown == {"to": "bob", "amount": 2**60}
-    done = await approved(boss, request, arguments=shown | {"amount": 2**60 + 1})
+    arguments = (await boss.get(f"/v1/approvals/{request}")).json()["arguments"]
+    assert arguments == {"to": "bob", "amount": 2**60}
+    done = await approved(boss, request, arguments=arguments | {"amount": 2**60 + 1})
     assert (done.status_code, done.json()["modified"]) == (200, {"to": "bob", "amount": 2**60 + 1})
     assert (await again(caller, session, request, amount=2**60)).json()["data"] == f"bob has {2**60 + 1}"
 
@@ -147,21 +147,21 @@ async def test_other_arguments_and_an_approval_for_the_session(
 async def test_the_maker_of_a_key_and_its_holder_are_one(store: str) -> None:
     """Neither approves for the other, nor does who made the maker's key; two whose keys a third made are two."""
     admin = (*ALL_SCOPES, "capset:admin")
-    async with site(till, store=store) as here, AsyncExitStack() as stack:
-        await here.key("root", scopes=admin)
+    async with site(till, store=store) as server, AsyncExitStack() as stack:
+        await server.key("root", scopes=admin)
         for name, by in (("left", "root"), ("right", "root"), ("below", "left")):
-            async with here.client(by) as maker:
-                given = {"name": name, "principal": name, "scopes": list(admin)}
-                here.keys[name] = (await maker.post("/v1/keys", json=given)).json()["key"]
-        clients = {name: await stack.enter_async_context(here.client(name)) for name in here.keys}
+            async with server.client(by) as maker:
+                body = {"name": name, "principal": name, "scopes": list(admin)}
+                server.keys[name] = (await maker.post("/v1/keys", json=body)).json()["key"]
+        clients = {name: await stack.enter_async_context(server.client(name)) for name in server.keys}
         for name, others in (("root", ("left", "right", "below")), ("left", ("root", "below")), ("below", ("left",))):
             asker = clients[name]
             request = await asked(asker, await make_session(asker, "till"))
             for other in others:
-                said = problem(await approved(clients[other], request), 403, "permission_denied")
-                assert "who made a key, or entered a person, counts as its holder" in said["detail"]
-                seen = (await clients[other].get(f"/v1/approvals/{request}")).json()
-                assert (seen["status"], seen["decidable"]) == ("pending", False)
+                refusal = problem(await approved(clients[other], request), 403, "permission_denied")
+                assert "who made a key, or entered a person, counts as its holder" in refusal["detail"]
+                approval = (await clients[other].get(f"/v1/approvals/{request}")).json()
+                assert (approval["status"], approval["decidable"]) == ("pending", False)
             approver = "ada" if name == "root" else "right"
             assert (await approved(clients[approver], request)).status_code == 200
         request = await asked(clients["ada"], await make_session(clients["ada"], "till"))
@@ -174,8 +174,8 @@ async def test_an_agent_of_ones_own_name_is_no_other_principal(shop: Site, calle
     _, shop.keys["twin"] = await create_key(shop.kernel, "twin", twin, scopes=["capset:approve"])
     request = await asked(caller, await make_session(caller, "till"))
     async with shop.client("twin") as agent:
-        said = problem(await approved(agent, request), 403, "permission_denied")
-        assert "another principal than the one who made it" in said["detail"]
+        refusal = problem(await approved(agent, request), 403, "permission_denied")
+        assert "another principal than the one who made it" in refusal["detail"]
         assert (await agent.post(f"/v1/approvals/{request}/reject", json={})).status_code == 200
 
 
@@ -188,8 +188,8 @@ async def test_who_sees_and_decides_requests(shop: Site, caller: httpx2.AsyncCli
     session = await make_session(caller, "till")
     request = await asked(caller, session)
     problem(await caller.get("/v1/approvals"), 403, "permission_denied")
-    own = (await caller.get("/v1/approvals", params={"session": session})).json()["items"]
-    assert [one["id"] for one in own] == [request]
+    own_requests = (await caller.get("/v1/approvals", params={"session": session})).json()["items"]
+    assert [row["id"] for row in own_requests] == [request]
     problem(await approved(caller, request), 403, "permission_denied")
     async with shop.client("peer") as peer, shop.client("reader") as reader:
         problem(await peer.get(f"/v1/approvals/{request}"), 404, "not_found")
@@ -197,12 +197,13 @@ async def test_who_sees_and_decides_requests(shop: Site, caller: httpx2.AsyncCli
         problem(await approved(peer, request), 403, "permission_denied")
         problem(await reader.get(f"/v1/approvals/{request}"), 403, "permission_denied")
     async with shop.client("caller again") as same:
-        said = problem(await approved(same, request), 403, "permission_denied")
+        refusal = problem(await approved(same, request), 403, "permission_denied")
         assert (
-            said["detail"] == "Permission denied: a request is approved by another principal than the one who made it."
+            refusal["detail"]
+            == "Permission denied: a request is approved by another principal than the one who made it."
         )
     async with shop.client("chief") as chief:
-        assert [one["id"] for one in (await chief.get("/v1/approvals")).json()["items"]] == [request]
+        assert [row["id"] for row in (await chief.get("/v1/approvals")).json()["items"]] == [request]
         assert (await approved(chief, request)).status_code == 200
 
 
@@ -239,25 +240,25 @@ async def test_an_answer_needs_no_body(caller: httpx2.AsyncClient, boss: httpx2.
 @pytest.mark.spec("P12", "P15")
 async def test_requests_are_filtered_and_paged(caller: httpx2.AsyncClient, boss: httpx2.AsyncClient) -> None:
     sessions = [await make_session(caller, "till") for _ in range(2)]
-    made = [await asked(caller, sessions[number % 2], amount=number) for number in range(5)]
-    await approved(boss, made[0])
-    seen: list[str] = []
+    request_ids = [await asked(caller, sessions[number % 2], amount=number) for number in range(5)]
+    await approved(boss, request_ids[0])
+    ids: list[str] = []
     cursor: dict[str, Any] = {}
     while True:
         page = (await boss.get("/v1/approvals", params={"limit": 2, **cursor})).json()
-        seen += [one["id"] for one in page["items"]]
+        ids += [row["id"] for row in page["items"]]
         if page["next"] is None:
             break
         cursor = {"cursor": page["next"]}
-    assert seen == made[::-1]
-    for wanted, found in (
-        ({"status": "approved"}, made[:1]),
+    assert ids == request_ids[::-1]
+    for filters, expected in (
+        ({"status": "approved"}, request_ids[:1]),
         ({"status": "used"}, []),
-        ({"session": sessions[1]}, [made[3], made[1]]),
-        ({"session": sessions[0], "status": "pending"}, [made[4], made[2]]),
+        ({"session": sessions[1]}, [request_ids[3], request_ids[1]]),
+        ({"session": sessions[0], "status": "pending"}, [request_ids[4], request_ids[2]]),
     ):
-        page = (await boss.get("/v1/approvals", params=wanted)).json()
-        assert [one["id"] for one in page["items"]] == found, wanted
+        page = (await boss.get("/v1/approvals", params=filters)).json()
+        assert [row["id"] for row in page["items"]] == expected, filters
     for wrong in ({"status": "open"}, {"limit": 0}, {"cursor": "x y"}, {"colour": "red"}, {"order": "best"}):
         problem(await boss.get("/v1/approvals", params=wrong), 422, "invalid_arguments")
 
@@ -293,8 +294,8 @@ async def test_as_events_a_call_waits(caller: httpx2.AsyncClient, boss: httpx2.A
 
     (request,) = await until(requests, "a request for an approval")
     await approved(boss, request["id"])
-    (_, told), (name, result) = await reading
-    assert (told["type"], told["data"]["id"]) == ("approval.requested", request["id"])
+    (_, event), (name, result) = await reading
+    assert (event["type"], event["data"]["id"]) == ("approval.requested", request["id"])
     assert (name, result["data"]) == ("result", "bob has 5")
 
 
@@ -312,7 +313,7 @@ async def test_that_it_was_accepted_is_not_kept_as_an_answer(
     request = first.json()["approval"]
     await approved(boss, request)
     done = [await caller.post(path, json={**body, "approval": request}, headers=key) for _ in range(2)]
-    assert [one.status_code for one in done] == [200, 200]
+    assert [answer.status_code for answer in done] == [200, 200]
     assert done[0].json() == done[1].json()
     assert done[1].headers["idempotent-replayed"] == "true"
 
@@ -320,11 +321,11 @@ async def test_that_it_was_accepted_is_not_kept_as_an_answer(
 @pytest.mark.spec("G3", "G14", "G24")
 async def test_a_limit_says_when_to_come_back_and_burns_no_approval() -> None:
     clock = FakeClock()
-    async with site(till, clock=clock) as here:
-        await here.key("boss", scopes=["capset:approve"])
-        async with here.client() as ada, here.client("boss") as boss:
+    async with site(till, clock=clock) as server:
+        await server.key("boss", scopes=["capset:approve"])
+        async with server.client() as ada, server.client("boss") as boss:
             session = await make_session(ada, "till")
-            first, second = [await asked(ada, session, "donate", to=who) for who in ("bob", "eve")]
+            first, second = [await asked(ada, session, "donate", to=user) for user in ("bob", "eve")]
             for request in (first, second):
                 await approved(boss, request)
             assert (await again(ada, session, first, "donate")).status_code == 200
@@ -333,19 +334,19 @@ async def test_a_limit_says_when_to_come_back_and_burns_no_approval() -> None:
             assert limited.status_code == 429
             assert limited.headers["retry-after"] == "3599"
             assert limited.json()["error"]["retry_after"] == 3598.5
-            kept = (await boss.get(f"/v1/approvals/{second}")).json()
-            assert kept["status"] == "approved"
+            approval = (await boss.get(f"/v1/approvals/{second}")).json()
+            assert approval["status"] == "approved"
 
 
 @pytest.mark.spec("G17")
 async def test_whose_time_is_up_is_decided_no_more() -> None:
     clock = FakeClock()
-    async with site(till, clock=clock) as here, here.client() as ada:
-        await here.key("boss", scopes=["capset:approve"])
+    async with site(till, clock=clock) as server, server.client() as ada:
+        await server.key("boss", scopes=["capset:approve"])
         session = await make_session(ada, "till")
         request = await asked(ada, session)
         clock.advance(3_600)
-        async with here.client("boss") as boss:
+        async with server.client("boss") as boss:
             problem(await approved(boss, request), 409, "conflict")
             assert (await boss.get("/v1/approvals", params={"status": "expired"})).json()["items"][0]["id"] == request
         late = await again(ada, session, request)

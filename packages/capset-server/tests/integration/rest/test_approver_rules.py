@@ -30,15 +30,15 @@ FINANCE = {"department": "finance", "region": "eu"}
 
 @pytest.fixture
 async def shop() -> AsyncGenerator[Site]:
-    async with site(till, governance=Governance(approvers=RULES), clock=FakeClock()) as found:
-        await found.key("caller", scopes=["capset:call", "capset:write"], attributes={"region": "eu"})
+    async with site(till, governance=Governance(approvers=RULES), clock=FakeClock()) as server:
+        await server.key("caller", scopes=["capset:call", "capset:write"], attributes={"region": "eu"})
         for name in ("fay", "fred"):
-            held = ["payments:approve"]
-            await found.key(name, scopes=["capset:approve"], permissions=held, attributes=FINANCE)
-        await found.key("eve", scopes=["capset:approve"], permissions=["bills:read"], attributes={"region": "eu"})
-        await found.key("stranger", org="other", scopes=["capset:approve"], permissions=["payments:approve"])
-        await found.key("lead", scopes=["capset:approve"], permissions=["payments:lead"], attributes={"region": "eu"})
-        yield found
+            permissions = ["payments:approve"]
+            await server.key(name, scopes=["capset:approve"], permissions=permissions, attributes=FINANCE)
+        await server.key("eve", scopes=["capset:approve"], permissions=["bills:read"], attributes={"region": "eu"})
+        await server.key("stranger", org="other", scopes=["capset:approve"], permissions=["payments:approve"])
+        await server.key("lead", scopes=["capset:approve"], permissions=["payments:lead"], attributes={"region": "eu"})
+        yield server
 
 
 async def seen(shop: Site, name: str, request: str) -> ApprovalShape:
@@ -48,9 +48,9 @@ async def seen(shop: Site, name: str, request: str) -> ApprovalShape:
         return ApprovalShape.model_validate(response.json())
 
 
-async def decided(shop: Site, name: str, request: str, **given: object) -> httpx2.Response:
+async def decided(shop: Site, name: str, request: str, **options: object) -> httpx2.Response:
     async with shop.client(name) as client:
-        return await approved(client, request, **given)
+        return await approved(client, request, **options)
 
 
 @pytest.mark.spec("G46", "G50")
@@ -66,30 +66,30 @@ async def test_a_request_says_what_it_needs_has_and_who_may_decide_it(shop: Site
             "the region eu, as the requester's, none of them the requester"
         )
         assert (mine.needs.approvals, mine.needs.forbid_own) == (2, True)
-        by_permission = {one.permission: one for one in mine.needs.rules}
+        by_permission = {rule.permission: rule for rule in mine.needs.rules}
         assert by_permission["payments:approve"].attributes == {"department": ["finance", "legal"]}
         assert by_permission["payments:approve"].escalate_to == "payments:lead"
         assert by_permission["payments:approve"].escalates_at == mine.escalates_at
         assert (by_permission[None].attributes, by_permission[None].same_attributes) == ({"region": ["eu"]}, ["region"])
-        told = (
+        message = (
             "this request needs an approver with the permission payments:approve and the department finance or legal; "
             "you have bills:read and no department"
         )
         theirs = await seen(shop, "eve", request)
-        assert (theirs.decidable, theirs.refusal) == (False, told)
+        assert (theirs.decidable, theirs.refusal) == (False, message)
         problem(await decided(shop, "eve", request), 403, "permission_denied")
-        assert told in (await decided(shop, "eve", request)).json()["detail"]
+        assert message in (await decided(shop, "eve", request)).json()["detail"]
         problem(await decided(shop, "stranger", request), 404, "not_found")
         assert (await seen(shop, "fay", request)).decidable is True
         half = ApprovalShape.model_validate((await decided(shop, "fay", request, note="checked")).json())
         assert (half.status, half.decidable) == ("pending", False)
         assert half.refusal == "you have approved it already, and it needs the approval of a different principal, too"
-        assert [(one.by, one.note) for one in half.approvals] == [("user:fay", "checked")]
+        assert [(approval.by, approval.note) for approval in half.approvals] == [("user:fay", "checked")]
         problem(await decided(shop, "fay", request), 409, "conflict")
         assert (await again(caller, session, request)).status_code == 202
-        whole = ApprovalShape.model_validate((await decided(shop, "fred", request)).json())
-        assert (whole.status, whole.decidable, len(whole.approvals)) == ("approved", False, 2)
-        assert whole.refusal == "it was approved by user:fred"
+        complete = ApprovalShape.model_validate((await decided(shop, "fred", request)).json())
+        assert (complete.status, complete.decidable, len(complete.approvals)) == ("approved", False, 2)
+        assert complete.refusal == "it was approved by user:fred"
         assert (await again(caller, session, request)).json()["data"] == "bob has 5"
 
 
@@ -124,9 +124,9 @@ async def test_lists_and_counts_of_pending_requests(shop: Site) -> None:
         assert (new["decidable"], old["decidable"], old["id"]) == (False, True, first)
         assert (new["escalated_at"], old["escalates_at"]) == (None, None)
         assert old["escalated_at"] == new["created_at"], "when it was noticed"
-        found = (await lead.get("/v1/approvals/summary")).json()
+        summary = (await lead.get("/v1/approvals/summary")).json()
         ages = {"under_5_minutes": 1, "under_1_hour": 1, "under_1_day": 0, "older": 0}
-        assert found == {"pending": 2, "oldest_at": old["created_at"], "by_age": ages}
+        assert summary == {"pending": 2, "oldest_at": old["created_at"], "by_age": ages}
         assert (await stranger.get("/v1/approvals/summary")).json() == {
             "pending": 0,
             "oldest_at": None,

@@ -24,8 +24,8 @@ pytestmark = pytest.mark.spec("P54")
 
 async def test_every_record_that_fits_is_sent_as_it_is_hashed(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_exports, "_PAGE", 3)
-    async with site(store=f"sqlite:///{tmp_path}/a.db") as here, here.client() as client:
-        await here.key("eve", org="evil")
+    async with site(store=f"sqlite:///{tmp_path}/a.db") as server, server.client() as client:
+        await server.key("eve", org="evil")
         session = await make_session(client, "kit")
         for number in range(8):
             await call(client, session, "echo", text=f"no {number}")
@@ -42,12 +42,12 @@ async def test_every_record_that_fits_is_sent_as_it_is_hashed(tmp_path: Any, mon
             ({"until": "2020-01-01T00:00:00Z"}, 0),
             ({"since": "2020-01-01T00:00:00Z", "session": session}, 9),
         ):
-            found = await client.get("/v1/audit/export", params=filters)
-            assert len(found.text.splitlines()) == count, filters
-        async with here.client("eve") as eve:
+            filtered = await client.get("/v1/audit/export", params=filters)
+            assert len(filtered.text.splitlines()) == count, filters
+        async with server.client("eve") as eve:
             assert (await eve.get("/v1/audit/export")).text == ""
         acts = (await client.get("/v1/audit", params={"act": "log.read"})).json()["items"]
-        assert [one["arguments"]["by"] for one in acts] == ["export"] * 5
+        assert [act["arguments"]["by"] for act in acts] == ["export"] * 5
         exported = (await client.get("/v1/audit/export", params={"act": "agent.create"})).text
         assert json.loads(exported)["act"] == "agent.create"
         problem(await client.get("/v1/audit/export", params={"limit": 5}), 422, "invalid_arguments")
@@ -55,15 +55,15 @@ async def test_every_record_that_fits_is_sent_as_it_is_hashed(tmp_path: Any, mon
 
 
 async def test_csv_opens_in_a_spreadsheet_and_runs_nothing() -> None:
-    async with site() as here, here.client() as client:
+    async with site() as server, server.client() as client:
         for number, text in enumerate(("=1+1", "+1", "-1", "@SUM(1)", "\t=1", 'a "quoted", text\nof two lines')):
-            await here.kernel.audit.commit(entry(f"e{number}", org="acme", act=None, reason=text))
-        asked = (
+            await server.kernel.audit.commit(entry(f"e{number}", org="acme", act=None, reason=text))
+        requests = (
             client.get("/v1/audit/export", params={"format": "csv"}),
             client.get("/v1/audit/export", headers={"Accept": "text/csv"}),
         )
-        for one in asked:
-            answer = await one
+        for request in requests:
+            answer = await request
             assert answer.headers["content-type"].startswith("text/csv")
             assert answer.headers["content-disposition"] == 'attachment; filename="records.csv"'
             head, *rows = csv.reader(io.StringIO(answer.text, newline=""))
@@ -76,10 +76,10 @@ async def test_csv_opens_in_a_spreadsheet_and_runs_nothing() -> None:
 async def test_an_export_that_fails_in_between_breaks_off(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_exports, "_PAGE", 2)
     url = f"sqlite:///{tmp_path}/a.db"
-    async with site(store=url) as here, here.client() as client:
+    async with site(store=url) as server, server.client() as client:
         for number in range(6):
-            await here.kernel.audit.commit(entry(f"e{number}", org="acme", act=None, time=NOW))
-        (row,) = await here.records(id="e1")
+            await server.kernel.audit.commit(entry(f"e{number}", org="acme", act=None, time=NOW))
+        (row,) = await server.records(id="e1")
         path = path_of(url)
         assert path is not None
         with raw(path) as file:
@@ -93,20 +93,20 @@ async def test_an_export_that_fails_in_between_breaks_off(tmp_path: Any, monkeyp
 
 async def test_an_export_ends_when_its_key_is_revoked(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_exports, "_PAGE", 1)
-    async with site(store=f"sqlite:///{tmp_path}/a.db") as here, here.client() as client:
+    async with site(store=f"sqlite:///{tmp_path}/a.db") as server, server.client() as client:
         for number in range(4):
-            await here.kernel.audit.commit(entry(f"e{number}", org="acme", act=None, time=NOW))
-        asked: list[bool] = []
-        knows = here.service.callers.knows
+            await server.kernel.audit.commit(entry(f"e{number}", org="acme", act=None, time=NOW))
+        checks: list[bool] = []
+        knows = server.service.callers.knows
 
         async def revoked_at_the_second(caller: Caller, authorization: str, *, afresh: bool = False) -> bool:
-            asked.append(True)
-            if len(asked) == 2:
-                (row,) = (await here.kernel.store.keys.list())[:1]
-                await here.kernel.store.keys.revoke(row.id, NOW)
+            checks.append(True)
+            if len(checks) == 2:
+                (row,) = (await server.kernel.store.keys.list())[:1]
+                await server.kernel.store.keys.revoke(row.id, NOW)
             return await knows(caller, authorization, afresh=True)
 
-        monkeypatch.setattr(here.service.callers, "knows", revoked_at_the_second)
+        monkeypatch.setattr(server.service.callers, "knows", revoked_at_the_second)
         with pytest.raises(httpx2.RemoteProtocolError):
             await client.get("/v1/audit/export")
-        assert len(asked) == 2
+        assert len(checks) == 2

@@ -25,15 +25,15 @@ async def called(client: httpx2.AsyncClient, times: int = 3) -> list[str]:
 
 async def walked(client: httpx2.AsyncClient, limit: int) -> list[dict[str, Any]]:
     """Verify the whole chain in parts."""
-    found: list[dict[str, Any]] = []
+    parts: list[dict[str, Any]] = []
     query: dict[str, Any] = {"limit": limit}
     while True:
         answer = await client.get("/v1/audit/verify", params=query)
         assert answer.status_code == 200, answer.text
-        found.append(answer.json())
-        if found[-1]["next"] is None:
-            return found
-        query["cursor"] = found[-1]["next"]
+        parts.append(answer.json())
+        if parts[-1]["next"] is None:
+            return parts
+        query["cursor"] = parts[-1]["next"]
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -51,16 +51,16 @@ def _now() -> str:
 
 @pytest.mark.spec("P52")
 async def test_a_record_comes_with_its_place_in_the_chain(store: str) -> None:
-    async with site(store=store) as here, here.client() as client:
+    async with site(store=store) as server, server.client() as client:
         key = CheckpointKey.generate()
-        await here.kernel.sign(Checkpoints(key, every="1h", records=100_000), by=HOST)
+        await server.kernel.sign(Checkpoints(key, every="1h", records=100_000), by=HOST)
         first, second, third = await called(client)
-        made = await here.kernel.audit.checkpoint(key, now=_now())
-        assert made is not None
-        found = (await client.get(f"/v1/audit/{second}")).json()
-        record, chain = found["record"], found["chain"]
+        checkpoint = await server.kernel.audit.checkpoint(key, now=_now())
+        assert checkpoint is not None
+        proof = (await client.get(f"/v1/audit/{second}")).json()
+        record, chain = proof["record"], proof["chain"]
         assert (record["id"], record["arguments"]) == (second, {"text": "no 1"})
-        (before,) = await here.records(id=first)
+        (before,) = await server.records(id=first)
         assert chain["previous"] == before.hash
 
         assert chain["checkpoint"]["key"] == key.public.id
@@ -69,16 +69,16 @@ async def test_a_record_comes_with_its_place_in_the_chain(store: str) -> None:
         (later,) = await called(client, 1)
         uncovered = (await client.get(f"/v1/audit/{later}")).json()["chain"]
         assert (uncovered["ok"], uncovered["checkpoint"]) == (True, None)
-        assert (await client.get(f"/v1/audit/{third}")).json()["chain"]["checkpoint"]["number"] == made.number
+        assert (await client.get(f"/v1/audit/{third}")).json()["chain"]["checkpoint"]["number"] == checkpoint.number
 
 
 @pytest.mark.spec("P52")
 async def test_a_record_of_another_organisation_is_not_there() -> None:
-    async with site() as here, here.client() as client:
-        await here.key("eve", org="evil")
-        await here.key("carl", scopes=["capset:read", "capset:call"])
+    async with site() as server, server.client() as client:
+        await server.key("eve", org="evil")
+        await server.key("carl", scopes=["capset:read", "capset:call"])
         (record,) = await called(client, 1)
-        async with here.client("eve") as eve, here.client("carl") as carl:
+        async with server.client("eve") as eve, server.client("carl") as carl:
             problem(await eve.get(f"/v1/audit/{record}"), 404, "not_found")
             problem(await eve.get("/v1/audit/nothing"), 404, "not_found")
             for path in (record, "verify", "summary", "export"):
@@ -90,26 +90,26 @@ async def test_a_record_of_another_organisation_is_not_there() -> None:
 
 @pytest.mark.spec("P53")
 async def test_the_chain_is_verified_in_parts(store: str) -> None:
-    async with site(store=store) as here, here.client() as client:
+    async with site(store=store) as server, server.client() as client:
         key = CheckpointKey.generate()
-        await here.kernel.sign(Checkpoints(key, every="1h", records=100_000), by=HOST)
+        await server.kernel.sign(Checkpoints(key, every="1h", records=100_000), by=HOST)
         for number in range(1_200):
-            here.kernel.audit.append(entry(f"e{number}", org="globex", act=None, time=NOW))
-        await here.kernel.audit.flush()
-        made = await here.kernel.audit.checkpoint(key, now=_now())
-        assert made is not None
+            server.kernel.audit.append(entry(f"e{number}", org="globex", act=None, time=NOW))
+        await server.kernel.audit.flush()
+        checkpoint = await server.kernel.audit.checkpoint(key, now=_now())
+        assert checkpoint is not None
         await called(client)
         parts = await walked(client, 600)
-        span = await here.kernel.audit.span()
+        span = await server.kernel.audit.span()
         assert span is not None
-        assert all(one["ok"] for one in parts)
-        assert [one["checked"] for one in parts[:2]] == [600, 600]
-        assert sum(one["checked"] for one in parts) == span[1] == parts[-1]["last"]
-        assert [one["covered"] for one in parts if one["covered"]] == [made.seq]
-        assert {one["key"] for one in parts} == {key.public.id}
-        (whole,) = await walked(client, 10_000)
-        assert whole["checked"] == span[1]
-        last = whole["last"]
+        assert all(part["ok"] for part in parts)
+        assert [part["checked"] for part in parts[:2]] == [600, 600]
+        assert sum(part["checked"] for part in parts) == span[1] == parts[-1]["last"]
+        assert [part["covered"] for part in parts if part["covered"]] == [checkpoint.seq]
+        assert {part["key"] for part in parts} == {key.public.id}
+        (full_part,) = await walked(client, 10_000)
+        assert full_part["checked"] == span[1]
+        last = full_part["last"]
         gone = await client.get("/v1/audit/verify", params={"cursor": f"{last}.{'0' * 64}"})
         assert gone.json()["checked"] == 0
         await called(client, 1)
@@ -122,36 +122,36 @@ async def test_the_chain_is_verified_in_parts(store: str) -> None:
 @pytest.mark.spec("P52", "P53")
 async def test_a_changed_record_is_found_and_others_content_is_not_told(tmp_path: Any) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
-    async with site(store=url) as here, here.client() as client:
-        await here.key("eve", org="evil")
-        await here.key("operator", org=None)
+    async with site(store=url) as server, server.client() as client:
+        await server.key("eve", org="evil")
+        await server.key("operator", org=None)
         first, second = await called(client, 2)
-        (record,) = await here.records(id=first)
+        (record,) = await server.records(id=first)
         path = path_of(url)
         assert path is not None
         with raw(path) as file:
             file.execute("UPDATE records SET tool = 'forged' WHERE seq = ?", (record.seq,))
-        async with here.client("eve") as eve, here.client("operator") as operator:
-            own, others, all_of_it = [(await walked(one, 100))[0] for one in (client, eve, operator)]
-        assert {(one["ok"], one["seq"]) for one in (own, others, all_of_it)} == {(False, record.seq)}
-        assert "was changed" in own["problem"]
-        assert own["problem"] == all_of_it["problem"]
-        assert others["problem"] == own["problem"]
+        async with server.client("eve") as eve, server.client("operator") as operator:
+            own_part, others, all_of_it = [(await walked(viewer, 100))[0] for viewer in (client, eve, operator)]
+        assert {(part["ok"], part["seq"]) for part in (own_part, others, all_of_it)} == {(False, record.seq)}
+        assert "was changed" in own_part["problem"]
+        assert own_part["problem"] == all_of_it["problem"]
+        assert others["problem"] == own_part["problem"]
         with raw(path) as file:
             file.execute("UPDATE records SET tool = ? WHERE seq = ?", (2.5, record.seq))
-        async with here.client("eve") as eve, here.client("operator") as operator:
-            others, all_of_it = [(await walked(one, 100))[0]["problem"] for one in (eve, operator)]
+        async with server.client("eve") as eve, server.client("operator") as operator:
+            others, all_of_it = [(await walked(viewer, 100))[0]["problem"] for viewer in (eve, operator)]
         assert others == f"record {record.seq} was changed: its columns do not give its hash"
         with raw(path) as file:
             file.execute("UPDATE records SET tool = ? WHERE seq = ?", (b"its secret", record.seq))
-        async with here.client("eve") as eve, here.client("operator") as operator:
-            others, all_of_it = [(await walked(one, 100))[0]["problem"] for one in (eve, operator)]
+        async with server.client("eve") as eve, server.client("operator") as operator:
+            others, all_of_it = [(await walked(viewer, 100))[0]["problem"] for viewer in (eve, operator)]
         assert others == f"record {record.seq} holds what no record can hold"
         assert all_of_it.startswith(f"{others}: ")
         with raw(path) as file:
             file.execute("UPDATE records SET tool = 'forged' WHERE seq = ?", (record.seq,))
-        shown = (await client.get(f"/v1/audit/{first}")).json()
-        assert (shown["chain"]["ok"], shown["chain"]["at"]) == (False, record.seq)
+        proof = (await client.get(f"/v1/audit/{first}")).json()
+        assert (proof["chain"]["ok"], proof["chain"]["at"]) == (False, record.seq)
         after = (await client.get(f"/v1/audit/{second}")).json()["chain"]
         assert (after["ok"], after["at"]) == (False, record.seq), "the one before it does not hold"
 
@@ -159,36 +159,36 @@ async def test_a_changed_record_is_found_and_others_content_is_not_told(tmp_path
 @pytest.mark.spec("P53")
 async def test_a_cut_end_and_a_forged_signature_are_found(tmp_path: Any) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
-    async with site(store=url) as here, here.client() as client:
+    async with site(store=url) as server, server.client() as client:
         key = CheckpointKey.generate()
-        await here.kernel.sign(Checkpoints(key, every="1h", records=100_000), by=HOST)
+        await server.kernel.sign(Checkpoints(key, every="1h", records=100_000), by=HOST)
         await called(client)
-        made = await here.kernel.audit.checkpoint(key, now=_now())
+        checkpoint = await server.kernel.audit.checkpoint(key, now=_now())
         path = path_of(url)
         assert path is not None
-        assert made is not None
+        assert checkpoint is not None
         with raw(path) as file:
             file.execute("UPDATE checkpoints SET time = ?", ("2030" + NOW[4:],))
         assert "signature" in (await walked(client, 100))[0]["problem"]
         with raw(path) as file:
-            file.execute("UPDATE checkpoints SET time = ?", (made.time,))
-            file.execute("CREATE TABLE kept AS SELECT * FROM records WHERE seq = ?", (made.seq,))
-            file.execute("DELETE FROM records WHERE seq = ?", (made.seq,))
+            file.execute("UPDATE checkpoints SET time = ?", (checkpoint.time,))
+            file.execute("CREATE TABLE kept AS SELECT * FROM records WHERE seq = ?", (checkpoint.seq,))
+            file.execute("DELETE FROM records WHERE seq = ?", (checkpoint.seq,))
         assert "missing at the end" in (await walked(client, 100))[0]["problem"]
         with raw(path) as file:
             file.execute("INSERT INTO records SELECT * FROM kept")
-        assert (await walked(client, 100))[0]["covered"] == made.seq
+        assert (await walked(client, 100))[0]["covered"] == checkpoint.seq
 
 
 @pytest.mark.spec("P53")
 async def test_others_are_answered_while_the_chain_is_verified(tmp_path: Any) -> None:
-    async with site(store=f"sqlite:///{tmp_path}/a.db") as here, here.client() as client:
+    async with site(store=f"sqlite:///{tmp_path}/a.db") as server, server.client() as client:
         for number in range(4_000):
-            here.kernel.audit.append(entry(f"e{number}", org="globex", act=None, time=NOW))
-        await here.kernel.audit.flush()
+            server.kernel.audit.append(entry(f"e{number}", org="globex", act=None, time=NOW))
+        await server.kernel.audit.flush()
         verifying = asyncio.ensure_future(client.get("/v1/audit/verify", params={"limit": 10_000}))
         answered = 0
-        async with here.client() as other:
+        async with server.client() as other:
             while not verifying.done():
                 assert (await other.get("/v1/healthz")).status_code == 200
                 answered += 1

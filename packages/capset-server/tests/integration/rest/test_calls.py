@@ -38,23 +38,23 @@ async def test_a_call_answers_with_what_the_tool_gave(
     session = await make_session(asker, "kit")
     response = await call(asker, session, tool, **arguments)
     assert response.status_code == 200
-    said = response.json()
+    body = response.json()
     record = await shared.record(session=session)
     expected = {"success": True, "data": data, "record": record.id, "session": session}
-    assert said == {**expected, "runtime_hash": record.runtime_hash, "prompt_hash": record.prompt_hash}
-    CallShape.model_validate(said)
-    ((kind, streamed),) = [one for one in await events(asker, session, tool, **arguments) if one[0] == "result"]
-    assert (kind, {**streamed, "record": ""}) == ("result", {**said, "record": ""}), "a stream ends in the same object"
+    assert body == {**expected, "runtime_hash": record.runtime_hash, "prompt_hash": record.prompt_hash}
+    CallShape.model_validate(body)
+    ((kind, streamed),) = [event for event in await events(asker, session, tool, **arguments) if event[0] == "result"]
+    assert (kind, {**streamed, "record": ""}) == ("result", {**body, "record": ""}), "a stream ends in the same object"
 
 
 def refused(response: httpx2.Response, status: int, code: str) -> dict[str, Any]:
     """Return the answer to a call that was refused in its session, after checking that it is whole and this one."""
-    said = problem(response, status, code)
-    shape = CallProblem.model_validate(said)
+    body = problem(response, status, code)
+    shape = CallProblem.model_validate(body)
     error = shape.error
     assert (error.code, error.status, error.message) == (code, status, shape.detail)
     assert (shape.success, error.correlation) == (False, shape.correlation)
-    return said
+    return body
 
 
 @pytest.mark.spec("G4", "P9", "P31")
@@ -73,10 +73,10 @@ async def test_a_refused_call_has_its_status_and_its_record(
 ) -> None:
     session = await make_session(asker, "kit")
     response = await call(asker, session, tool, **arguments)
-    said = refused(response, status, code)
-    assert said["detail"].startswith(begins)
+    refusal = refused(response, status, code)
+    assert refusal["detail"].startswith(begins)
     record = await shared.record(session=session)
-    assert (said["record"], record.code, record.correlation) == (record.id, code, said["correlation"])
+    assert (refusal["record"], record.code, record.correlation) == (record.id, code, refusal["correlation"])
     ((name, streamed),) = await events(asker, session, tool, **arguments)
     assert (name, streamed["error"]["code"]) == ("result", code)
     CallShape.model_validate(streamed)  # which has no member of a problem
@@ -94,7 +94,7 @@ async def test_an_approval_a_limit_and_the_store_refuse_in_the_same_form(tmp_pat
     bell = Capability("bell", description="It rings.", tools=[ring])
     governance = Governance(own_approvals=True)
     store = f"sqlite:///{tmp_path}/capset.db"
-    async with site(till, bell, store=store, governance=governance) as here, here.client() as client:
+    async with site(till, bell, store=store, governance=governance) as server, server.client() as client:
         session = await make_session(client, "kit", "till", "bell")
         asking = await call(client, session, "pay", to="bob")
         assert (asking.status_code, asking.headers["content-type"]) == (202, "application/json")
@@ -114,9 +114,9 @@ async def test_an_approval_a_limit_and_the_store_refuse_in_the_same_form(tmp_pat
 @pytest.mark.spec("G1", "P9")
 async def test_fields_that_do_not_fit_are_named(asker: httpx2.AsyncClient) -> None:
     session = await make_session(asker, "kit")
-    said = (await call(asker, session, "echo", txt="x")).json()
-    assert said["error"]["fields"] == [{"path": "txt", "expected": "no such parameter", "did_you_mean": "text"}]
-    assert said["fields"] == said["error"]["fields"]
+    body = (await call(asker, session, "echo", txt="x")).json()
+    assert body["error"]["fields"] == [{"path": "txt", "expected": "no such parameter", "did_you_mean": "text"}]
+    assert body["fields"] == body["error"]["fields"]
 
 
 @pytest.mark.spec("G4", "P9")
@@ -140,7 +140,7 @@ async def test_a_tools_own_failure_was_let_through(
 async def test_progress_comes_as_it_is_made(asker: httpx2.AsyncClient) -> None:
     session = await make_session(asker, "kit")
     *progress, last = await events(asker, session, "steps", count=3)
-    assert [(name, one["type"], one["data"]["fraction"]) for name, one in progress] == [
+    assert [(name, event["type"], event["data"]["fraction"]) for name, event in progress] == [
         ("message", "progress", number / 3) for number in range(3)
     ]
     assert (last[0], last[1]["data"]) == ("result", 3)
@@ -162,8 +162,8 @@ async def test_a_body_that_asks_for_no_call_makes_none(
     shared: Site, asker: httpx2.AsyncClient, body: dict[str, Any], path: str
 ) -> None:
     session = await make_session(asker, "kit")
-    said = problem(await asker.post(f"/v1/sessions/{session}/calls", json=body), 422, "invalid_arguments")
-    assert [field["path"] for field in said["fields"]] == [path]
+    refusal = problem(await asker.post(f"/v1/sessions/{session}/calls", json=body), 422, "invalid_arguments")
+    assert [field["path"] for field in refusal["fields"]] == [path]
     assert await shared.records(session=session) == []
 
 
@@ -171,39 +171,39 @@ async def test_a_body_that_asks_for_no_call_makes_none(
 async def test_a_call_keeps_the_correlation_of_its_client(shared: Site, asker: httpx2.AsyncClient) -> None:
     session = await make_session(asker, "kit")
     body = {"tool": "echo"}
-    for given, kept in (
+    for correlation, is_kept in (
         ("order-7.a_B", True),
         ("a" * 100, True),
         ("a" * 101, False),
         ("two words", False),
         ("", False),
     ):
-        headers = {"X-Correlation-Id": given}
+        headers = {"X-Correlation-Id": correlation}
         response = await asker.post(f"/v1/sessions/{session}/calls", json=body, headers=headers)
-        own = response.headers["x-correlation-id"]
-        assert (own == given) is kept
-        assert (await shared.record(correlation=own)).session == session
+        effective = response.headers["x-correlation-id"]
+        assert (effective == correlation) is is_kept
+        assert (await shared.record(correlation=effective)).session == session
 
 
 @pytest.mark.spec("G4")
 async def test_without_its_store_a_call_is_refused_and_says_so() -> None:
-    async with site() as here, here.client() as client:
+    async with site() as server, server.client() as client:
         session = await make_session(client, "kit")
         assert (await call(client, session, "note", text="x")).status_code == 200
-        await here.kernel.store.close()
+        await server.kernel.store.close()
         try:
             response = await call(client, session, "note", text="x")
             assert response.status_code == 503
             assert problem(response, 503, "store_unavailable")
         finally:
-            await here.kernel.store.open()
+            await server.kernel.store.open()
 
 
 @pytest.mark.spec("P9")
 async def test_the_route_that_is_documented_answers_as_the_direct_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a host that puts the API below a router of its own."""
     monkeypatch.setattr(app, "DirectRoutes", lambda below, routes: below)
-    async with site() as here, here.client() as client:
+    async with site() as server, server.client() as client:
         session = await make_session(client, "kit")
         key = {"Idempotency-Key": "once"}
         for replayed in (None, "true"):
@@ -223,7 +223,7 @@ async def test_an_error_about_a_file_whose_name_is_no_text_is_an_answer_and_is_k
         """Look for a file."""
         raise ToolError("no file " + os.fsdecode(b"a\xff.txt"))
 
-    async with site(Capability("shelf", tools=[look])) as here, here.client() as client:
+    async with site(Capability("shelf", tools=[look])) as server, server.client() as client:
         session = await make_session(client, "shelf")
         body = {"tool": "look", "arguments": {}}
         for replayed in (None, "true"):

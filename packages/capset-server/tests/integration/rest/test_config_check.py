@@ -33,41 +33,41 @@ WRONG = """actions:
 async def test_a_sound_one_is_told_as_it_would_be_served(asker: httpx2.AsyncClient) -> None:
     answer = await asker.post("/v1/config/check", json={"content": SOUND, "format": "yaml"})
     assert answer.status_code == 200
-    said = answer.json()
-    assert (said["valid"], said["problems"], said["agent"], said["capabilities"]) == (True, [], "clerk", [])
-    (weather,) = said["actions"]
+    report = answer.json()
+    assert (report["valid"], report["problems"], report["agent"], report["capabilities"]) == (True, [], "clerk", [])
+    (weather,) = report["actions"]
     assert weather["name"] == "weather"
     assert (weather["title"], weather["effect"], weather["permissions"]) == ("Weather", "read", ["sky:read"])
     assert (weather["source"], weather["line"]) == ("./weather.py", 4)
-    assert "was not checked" in said["warnings"][-1]["message"]
+    assert "was not checked" in report["warnings"][-1]["message"]
 
 
 @pytest.mark.spec("P12", "G28")
 async def test_a_path_that_is_not_followed_is_a_warning(asker: httpx2.AsyncClient) -> None:
     content = "workspace: ./data\naudit:\n  key: ./audit.key\nactions: []\n"
-    said = (await asker.post("/v1/config/check", json={"content": content, "format": "yaml"})).json()
-    assert said["valid"], said
-    told = {(one["line"], one["path"]): one["message"] for one in said["warnings"]}
-    assert told.keys() == {(1, "workspace"), (3, "audit.key")}
-    assert all("was not checked" in message for message in told.values())
+    report = (await asker.post("/v1/config/check", json={"content": content, "format": "yaml"})).json()
+    assert report["valid"], report
+    warnings = {(warning["line"], warning["path"]): warning["message"] for warning in report["warnings"]}
+    assert warnings.keys() == {(1, "workspace"), (3, "audit.key")}
+    assert all("was not checked" in message for message in warnings.values())
 
 
 @pytest.mark.spec("P12", "G28")
 async def test_everything_that_is_wrong_is_told_with_its_line(asker: httpx2.AsyncClient) -> None:
-    said = (await asker.post("/v1/config/check", json={"content": WRONG, "format": "yaml"})).json()
-    assert said["valid"] is False
-    assert said.keys() == {"valid", "problems", "warnings"}
-    found = {(one["line"], one["path"].rpartition(".")[2]) for one in said["problems"]}
-    assert {(4, "efect"), (7, "tool")} <= found
-    assert any("permissions" in one["path"] or "permissions" in one["message"] for one in said["problems"])
+    report = (await asker.post("/v1/config/check", json={"content": WRONG, "format": "yaml"})).json()
+    assert report["valid"] is False
+    assert report.keys() == {"valid", "problems", "warnings"}
+    places = {(entry["line"], entry["path"].rpartition(".")[2]) for entry in report["problems"]}
+    assert {(4, "efect"), (7, "tool")} <= places
+    assert any("permissions" in entry["path"] or "permissions" in entry["message"] for entry in report["problems"])
 
 
 @pytest.mark.spec("P12")
 @pytest.mark.parametrize("format", ["yaml", "json", "toml"])
 async def test_what_cannot_be_parsed_is_a_problem_too(asker: httpx2.AsyncClient, format: str) -> None:
-    said = (await asker.post("/v1/config/check", json={"content": "{", "format": format})).json()
-    assert (said["valid"], len(said["problems"])) == (False, 1)
-    assert format in said["problems"][0]["message"].lower()
+    report = (await asker.post("/v1/config/check", json={"content": "{", "format": format})).json()
+    assert (report["valid"], len(report["problems"])) == (False, 1)
+    assert format in report["problems"][0]["message"].lower()
 
 
 @pytest.mark.spec("P12", "P14", "P15")

@@ -36,8 +36,8 @@ class Later(SystemClock):
 @pytest.fixture(scope="module")
 async def shared() -> AsyncGenerator[Site]:
     """Give a server whose agents are run by a parrot."""
-    async with site(generator=Parrot()) as found:
-        yield found
+    async with site(generator=Parrot()) as server:
+        yield server
 
 
 async def talked(client: httpx2.AsyncClient, turns: int = 3) -> str:
@@ -52,14 +52,14 @@ async def talked(client: httpx2.AsyncClient, turns: int = 3) -> str:
 async def test_events_are_replayed_from_any_of_them(asker: httpx2.AsyncClient) -> None:
     session = await talked(asker)
     every = await events(asker, session)
-    assert [one.id for one in every] == list("123456")
+    assert [event.id for event in every] == list("123456")
     assert await events(asker, session, after=4) == every[4:]
     assert await events(asker, session, after=6) == []
     path, params = f"/v1/sessions/{session}/events", {"after": 1, "follow": False}
-    again = await asker.get(path, params=params, headers={"Last-Event-ID": "5"})
-    assert again.text.startswith("retry: ")
-    assert "id: 6\n" in again.text
-    assert "id: 5\n" not in again.text
+    resumed = await asker.get(path, params=params, headers={"Last-Event-ID": "5"})
+    assert resumed.text.startswith("retry: ")
+    assert "id: 6\n" in resumed.text
+    assert "id: 5\n" not in resumed.text
 
 
 @pytest.mark.spec("P10")
@@ -68,10 +68,10 @@ async def test_whoever_comes_again_misses_nothing_and_hears_nothing_twice(asker:
     path, heard = f"/v1/sessions/{session}/events", list[str]()
     for _ in range(3):
         headers = {"Last-Event-ID": heard[-1]} if heard else {}
-        async with following(asker, path, headers=headers) as found:
+        async with following(asker, path, headers=headers) as stream:
             if len(heard) == 4:
                 await send(asker, session, "more")
-            heard += [(await anext(found)).id for _ in range(2)]
+            heard += [(await anext(stream)).id for _ in range(2)]
     assert heard == list("123456")
 
 
@@ -81,11 +81,11 @@ async def test_events_end_for_a_key_that_is_revoked(shared: Site) -> None:
     row, shared.keys["soon gone"] = await create_key(shared.kernel, "g", Principal("ada", org="acme"))
     async with shared.client() as client:
         session = await talked(client, turns=1)
-    async with shared.client("soon gone") as client, following(client, f"/v1/sessions/{session}/events") as found:
-        assert [(await anext(found)).id for _ in range(2)] == ["1", "2"]
+    async with shared.client("soon gone") as client, following(client, f"/v1/sessions/{session}/events") as stream:
+        assert [(await anext(stream)).id for _ in range(2)] == ["1", "2"]
         await shared.kernel.store.keys.revoke(row.id, shared.kernel.now())
         async with asyncio.timeout(60):
-            assert [one async for one in found] == []
+            assert [event async for event in stream] == []
     async with shared.client() as client:
         assert len(await events(client, session)) == 2
 
@@ -103,11 +103,11 @@ async def test_an_id_that_is_no_number_is_refused(asker: httpx2.AsyncClient, id:
 @pytest.mark.spec("P10")
 async def test_a_gap_is_told_before_what_is_left(shared: Site, asker: httpx2.AsyncClient) -> None:
     session = await make_session(asker, "kit")
-    now, kept = shared.kernel.now(), shared.kernel.store.events
-    held = TurnRow(session, "t", "here", "9999-12-31T00:00:00.000000Z")
+    now, event_store = shared.kernel.now(), shared.kernel.store.events
+    turn_row = TurnRow(session, "t", "here", "9999-12-31T00:00:00.000000Z")
     some = NewEvent("x", "{}")
-    await kept.begin(held, some, now=now, interrupted=some)
-    await kept.append(held, [some] * (KEPT + 10), now=now, then=None)
+    await event_store.begin(turn_row, some, now=now, interrupted=some)
+    await event_store.append(turn_row, [some] * (KEPT + 10), now=now, then=None)
     first, second, *_, last = await events(asker, session)
     assert (first.type, first.id, first.data) == ("gap", "11", {"after": 0, "last": 11})
     assert (second.id, last.id) == ("12", str(KEPT + 11))
@@ -127,8 +127,8 @@ async def test_a_reader_who_takes_nothing_holds_up_no_turn(shared: Site, asker: 
     try:
         async with asyncio.timeout(60):
             for _ in range(50):
-                told = await turn(asker, session, "long " * 10_000)
-                assert told[-1].type == "turn.ended"
+                turn_events = await turn(asker, session, "long " * 10_000)
+                assert turn_events[-1].type == "turn.ended"
         assert (await events(asker, session))[-1].id == "100"
     finally:
         del reader
@@ -140,21 +140,21 @@ async def test_two_servers_on_one_database_are_one(postgres_url: str) -> None:
     require_scheme()
     parrot = Parrot()
     async with (
-        site(store=postgres_url, generator=parrot) as one,
+        site(store=postgres_url, generator=parrot) as first_server,
         site(store=postgres_url, generator=parrot) as two,
-        one.client() as first,
+        first_server.client() as first,
         two.client() as second,
     ):
         session = await make_session(first, "kit")
-        async with following(second, f"/v1/sessions/{session}/events") as found:
+        async with following(second, f"/v1/sessions/{session}/events") as stream:
             answers = await asyncio.gather(
                 *[send(client, session, {"call": "echo", "wait": True}) for client in (first, second) * 3]
             )
-            assert sorted([one.status_code for one in answers]) == [202, *[409] * 5]
-            assert (await anext(found)).type == "turn.started"
-            assert (await anext(found)).type == "tool.executed"
+            assert sorted([answer.status_code for answer in answers]) == [202, *[409] * 5]
+            assert (await anext(stream)).type == "turn.started"
+            assert (await anext(stream)).type == "tool.executed"
             parrot.go.set()
-            assert (await anext(found)).type == "turn.ended"
+            assert (await anext(stream)).type == "turn.ended"
         assert (await send(second, session, "next")).status_code == 202
     assert parrot.ran == 2
 
@@ -164,19 +164,19 @@ async def test_two_servers_on_one_database_are_one(postgres_url: str) -> None:
 @pytest.mark.spec("P10")
 async def test_a_turn_whose_process_was_killed_ends_as_interrupted(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/capset.db"
-    with serving(store) as there:
-        headers = {"Authorization": f"Bearer {there.key}"}
-        async with httpx2.AsyncClient(base_url=there.url, headers=headers, trust_env=False) as client:
+    with serving(store) as killed_server:
+        headers = {"Authorization": f"Bearer {killed_server.key}"}
+        async with httpx2.AsyncClient(base_url=killed_server.url, headers=headers, trust_env=False) as client:
             session = await make_session(client, "kit")
             begun = (await send(client, session, {"call": "echo", "wait": True})).json()
-            async with following(client, begun["events"]) as found:
-                assert [(await anext(found)).type for _ in range(2)] == ["turn.started", "tool.executed"]
-    async with site(store=store, generator=Parrot()) as here, here.client() as client:
-        said = problem(await send(client, session, "next"), 409, "turn_running")
-        assert begun["turn"] in said["detail"], "it may be alive"
-    async with site(store=store, generator=Parrot(), clock=Later()) as here, here.client() as client:
+            async with following(client, begun["events"]) as stream:
+                assert [(await anext(stream)).type for _ in range(2)] == ["turn.started", "tool.executed"]
+    async with site(store=store, generator=Parrot()) as server, server.client() as client:
+        refusal = problem(await send(client, session, "next"), 409, "turn_running")
+        assert begun["turn"] in refusal["detail"], "it may be alive"
+    async with site(store=store, generator=Parrot(), clock=Later()) as server, server.client() as client:
         last = (await events(client, session))[-1]
         assert (last.type, last.data["turn"]) == ("turn.failed", begun["turn"])
         assert last.data["data"]["error"]["code"] == "interrupted"
-        told = await turn(client, session, "next")
-        assert [one.id for one in told] == ["4", "5"]
+        turn_events = await turn(client, session, "next")
+        assert [event.id for event in turn_events] == ["4", "5"]

@@ -41,17 +41,17 @@ async def drawer(asker: httpx2.AsyncClient) -> Drawer:
 @pytest.mark.spec("P11", "P15")
 async def test_bytes_come_back_as_they_were_given(drawer: Drawer) -> None:
     content = bytes(range(256)) * 5
-    made = await drawer.put("a/b/c.bin", content)
-    assert (made.status_code, made.headers["etag"]) == (200, '"1"')
-    said = made.json()
-    assert said["created"] is True
-    assert (said["file"]["path"], said["file"]["name"], said["file"]["size_bytes"]) == ("/a/b/c.bin", "c.bin", 1280)
+    created = await drawer.put("a/b/c.bin", content)
+    assert (created.status_code, created.headers["etag"]) == (200, '"1"')
+    body = created.json()
+    assert body["created"] is True
+    assert (body["file"]["path"], body["file"]["name"], body["file"]["size_bytes"]) == ("/a/b/c.bin", "c.bin", 1280)
     got = await drawer.get("a/b/c.bin")
     assert (got.content, got.headers["etag"]) == (content, '"1"')
     assert got.headers["content-type"] == "application/octet-stream"
     assert got.headers["content-disposition"] == "attachment", "no browser shows it as a page"
-    again = await drawer.put("a/b/c.bin", b"")
-    assert (again.json()["created"], again.headers["etag"]) == (False, '"2"')
+    overwritten = await drawer.put("a/b/c.bin", b"")
+    assert (overwritten.json()["created"], overwritten.headers["etag"]) == (False, '"2"')
     assert (await drawer.get("a/b/c.bin")).content == b""
 
 
@@ -60,12 +60,12 @@ async def test_a_folder_is_told_as_json(drawer: Drawer) -> None:
     for path in ("b.txt", "a.txt", "z/one.txt"):
         await drawer.put(path)
     root = (await drawer.get("")).json()
-    assert (root["path"], [one["path"] for one in root["items"]]) == ("/", ["/z", "/a.txt", "/b.txt"])
-    assert [one["is_directory"] for one in root["items"]] == [True, False, False]
+    assert (root["path"], [entry["path"] for entry in root["items"]]) == ("/", ["/z", "/a.txt", "/b.txt"])
+    assert [entry["is_directory"] for entry in root["items"]] == [True, False, False]
     for path in ("z", "z/"):
-        assert [one["path"] for one in (await drawer.get(path)).json()["items"]] == ["/z/one.txt"]
+        assert [entry["path"] for entry in (await drawer.get(path)).json()["items"]] == ["/z/one.txt"]
     deep = (await drawer.get("", recursive=True)).json()
-    assert [one["path"] for one in deep["items"]] == ["/a.txt", "/b.txt", "/z", "/z/one.txt"]
+    assert [entry["path"] for entry in deep["items"]] == ["/a.txt", "/b.txt", "/z", "/z/one.txt"]
 
 
 @pytest.mark.spec("P11", "P23")
@@ -125,11 +125,11 @@ async def test_a_write_is_held_to_what_was_read(drawer: Drawer) -> None:
 )
 async def test_odd_names_are_names(drawer: Drawer, name: str) -> None:
     path = quote(name, safe="")
-    made = await drawer.put(path, name.encode())
-    assert made.status_code == 200, made.text
-    assert made.json()["file"]["name"] == name
+    created = await drawer.put(path, name.encode())
+    assert created.status_code == 200, created.text
+    assert created.json()["file"]["name"] == name
     assert (await drawer.get(path)).content == name.encode()
-    assert [one["name"] for one in (await drawer.get("")).json()["items"]] == [name]
+    assert [entry["name"] for entry in (await drawer.get("")).json()["items"]] == [name]
 
 
 @pytest.mark.spec("P22")
@@ -191,10 +191,10 @@ async def test_files_need_the_permissions_of_the_file_tools(
     for name, client in reader.items():
         for method, needed in (("GET", "r"), ("PUT", "w"), ("DELETE", "w")):
             if name != needed:
-                said = problem(await client.request(method, url), 403, "permission_denied")
-                assert "session_files:" in said["detail"]
+                refusal = problem(await client.request(method, url), 403, "permission_denied")
+                assert "session_files:" in refusal["detail"]
                 missing = problem(await client.request(method, drawer.url + "nothing"), 403, "permission_denied")
-                assert missing["detail"] == said["detail"], "nor is it told what there is"
+                assert missing["detail"] == refusal["detail"], "nor is it told what there is"
     assert (await reader["r"].get(url)).content == b"mine"
     assert (await reader["w"].put(url, content=b"theirs")).status_code == 200
 
@@ -215,18 +215,18 @@ async def test_an_unknown_parameter_is_refused(drawer: Drawer) -> None:
 
 
 @pytest.mark.spec("P15", "P25")
-@pytest.mark.parametrize("known", ['"1"', 'W/"1"', '"7", "1"', "*"])
-async def test_a_file_that_is_known_is_not_sent_again(drawer: Drawer, known: str) -> None:
+@pytest.mark.parametrize("etag", ['"1"', 'W/"1"', '"7", "1"', "*"])
+async def test_a_file_that_is_known_is_not_sent_again(drawer: Drawer, etag: str) -> None:
     await drawer.put("a", b"one")
     for method in ("GET", "HEAD"):
-        response = await drawer.client.request(method, drawer.url + "a", headers={"If-None-Match": known})
+        response = await drawer.client.request(method, drawer.url + "a", headers={"If-None-Match": etag})
         assert (response.status_code, response.headers["etag"], response.content) == (304, '"1"', b""), method
     await drawer.delete("a")
-    problem(await drawer.client.get(drawer.url + "a", headers={"If-None-Match": known}), 404, "file_error")
+    problem(await drawer.client.get(drawer.url + "a", headers={"If-None-Match": etag}), 404, "file_error")
     await drawer.put("a", b"two")
-    again = await drawer.client.get(drawer.url + "a", headers={"If-None-Match": known})
-    assert again.headers["etag"] == '"2"', "a version is never used twice"
-    assert (again.status_code, again.content) == ((304, b"") if known == "*" else (200, b"two"))
+    repeated = await drawer.client.get(drawer.url + "a", headers={"If-None-Match": etag})
+    assert repeated.headers["etag"] == '"2"', "a version is never used twice"
+    assert (repeated.status_code, repeated.content) == ((304, b"") if etag == "*" else (200, b"two"))
     assert (await drawer.client.get(drawer.url, headers={"If-None-Match": "*"})).status_code == 200, "a folder has none"
 
 
@@ -234,25 +234,25 @@ async def test_a_file_that_is_known_is_not_sent_again(drawer: Drawer, known: str
 async def test_a_mounted_file_is_always_sent() -> None:
     """It may be another with the agent's next version, and no other file has its tag."""
     guided = Agent("guided", uses=[Capability("guide", files={"/guide.md": "Read me."})])
-    async with site(agents=[guided]) as here, here.client("ada") as client:
-        made = await client.post("/v1/sessions", json={"agent_id": "guided"})
-        url = f"/v1/sessions/{made.json()['id']}/files/guide.md"
-        for known in ('"0"', '"1"', "*"):
-            response = await client.get(url, headers={"If-None-Match": known})
+    async with site(agents=[guided]) as server, server.client("ada") as client:
+        created = await client.post("/v1/sessions", json={"agent_id": "guided"})
+        url = f"/v1/sessions/{created.json()['id']}/files/guide.md"
+        for etag in ('"0"', '"1"', "*"):
+            response = await client.get(url, headers={"If-None-Match": etag})
             assert (response.status_code, response.headers["etag"], response.content) == (200, '"0"', b"Read me.")
 
 
 @pytest.mark.spec("P15", "P25")
 async def test_what_there_is_no_room_for_is_too_large() -> None:
     governance = Governance(file_bytes=1_000, session_bytes=1_500, session_files=2)
-    async with site(governance=governance) as here, here.client("ada") as client:
+    async with site(governance=governance) as server, server.client("ada") as client:
         drawer = Drawer(client, f"/v1/sessions/{await make_session(client)}/files/")
         problem(await drawer.put("a", b"x" * 1_001), 413, "body_too_large")
         assert (await drawer.put("a", b"x" * 1_000)).status_code == 200
-        said = problem(await drawer.put("b", b"x" * 501), 413, "quota_exceeded")
-        assert "the session has 1,000 bytes of files, this needs 501 more, and the limit is 1,500" in said["detail"]
+        refusal = problem(await drawer.put("b", b"x" * 501), 413, "quota_exceeded")
+        assert "the session has 1,000 bytes of files, this needs 501 more, and the limit is 1,500" in refusal["detail"]
         assert (await drawer.put("b", b"x" * 500)).status_code == 200
-        said = problem(await drawer.put("c", b""), 413, "quota_exceeded")
-        assert "the session has 2 files, this needs 1 more, and the limit is 2; delete what" in said["detail"]
+        refusal = problem(await drawer.put("c", b""), 413, "quota_exceeded")
+        assert "the session has 2 files, this needs 1 more, and the limit is 2; delete what" in refusal["detail"]
         assert (await drawer.delete("b")).status_code == 204
         assert (await drawer.put("c", b"x" * 500)).status_code == 200

@@ -24,16 +24,16 @@ async def test_it_is_well_and_needs_no_key(shared: Site, path: str) -> None:
 @pytest.mark.spec("P13")
 async def test_a_path_without_its_prefix_says_where_paths_begin(shared: Site) -> None:
     async with shared.client() as client:
-        said = problem(await client.get("/metrics"), 404, "not_found")
-    assert "begins with /v1" in said["detail"]
+        body = problem(await client.get("/metrics"), 404, "not_found")
+    assert "begins with /v1" in body["detail"]
 
 
 @pytest.mark.spec("P13")
 async def test_it_is_not_ready_while_it_drains() -> None:
-    async with site() as here, here.client() as client:
-        here.service.drain()
-        said = problem(await client.get("/v1/readyz"), 503, "draining")
-        assert said["retryable"] is True
+    async with site() as server, server.client() as client:
+        server.service.drain()
+        body = problem(await client.get("/v1/readyz"), 503, "draining")
+        assert body["retryable"] is True
         assert (await client.get("/v1/healthz")).status_code == 200
         assert (await client.get("/v1/agents")).status_code == 200
 
@@ -61,11 +61,11 @@ def test_a_server_that_is_told_to_end_goes_on_for_a_while_and_says_so(tmp_path: 
 
 @pytest.mark.spec("P13")
 async def test_it_is_alive_but_not_ready_without_its_store() -> None:
-    async with site() as here, here.client() as client:
-        await here.kernel.store.close()
+    async with site() as server, server.client() as client:
+        await server.kernel.store.close()
         try:
             assert (await client.get("/v1/healthz")).status_code == 200
-            said = problem(await client.get("/v1/readyz"), 503, "store_unavailable")
-            assert said["retryable"] is True
+            body = problem(await client.get("/v1/readyz"), 503, "store_unavailable")
+            assert body["retryable"] is True
         finally:
-            await here.kernel.store.open()
+            await server.kernel.store.open()

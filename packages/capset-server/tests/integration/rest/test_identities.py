@@ -31,8 +31,8 @@ def store(request: pytest.FixtureRequest, tmp_path: Any) -> str:
 
 async def test_a_caller_is_told_what_its_key_is_good_for(store: str) -> None:
     governance = Governance(default_permissions=["clock:read"])
-    async with site(store=store, governance=governance) as here:
-        who = Principal(
+    async with site(store=store, governance=governance) as server:
+        principal = Principal(
             "carl",
             kind="agent",
             org="acme",
@@ -40,16 +40,21 @@ async def test_a_caller_is_told_what_its_key_is_good_for(store: str) -> None:
             attributes={"tier": "pro", "password": "hush"},
             allowance=Allowance(limits="9/1h"),
         )
-        row, here.keys["carl"] = await create_key(
-            here.kernel, "carl", who, scopes=["capset:call:kit.echo"], lifetime=timedelta(days=1), agent="foreman"
+        row, server.keys["carl"] = await create_key(
+            server.kernel,
+            "carl",
+            principal,
+            scopes=["capset:call:kit.echo"],
+            lifetime=timedelta(days=1),
+            agent="foreman",
         )
-        async with here.client("carl") as client:
-            found = (await client.get("/v1/whoami")).json()
+        async with server.client("carl") as client:
+            whoami = (await client.get("/v1/whoami")).json()
             problem(await client.get("/v1/whoami", params={"org": "evil"}), 422, "invalid_arguments")
-        allowance = found.pop("allowance")
+        allowance = whoami.pop("allowance")
         assert allowance["limits"] == ["9/1h"]
         kind = store.partition(":")[0].replace("postgresql", "postgres").partition("+")[0]
-        assert found == {
+        assert whoami == {
             "principal": "carl",
             "kind": "agent",
             "org": "acme",
@@ -65,17 +70,17 @@ async def test_a_caller_is_told_what_its_key_is_good_for(store: str) -> None:
             "parts": [""],
             "server": {"version": version("capset"), "store": kind, "insecure": False},
         }
-        async with here.client("ada") as ada:
+        async with server.client("ada") as ada:
             assert (await ada.get("/v1/whoami")).json()["tools"] is None
-        async with here.client(None) as nobody:
+        async with server.client(None) as nobody:
             problem(await nobody.get("/v1/whoami"), 401, "unauthenticated")
 
 
 async def test_a_server_without_keys_says_so() -> None:
     anyone = Caller(Principal("dev"), frozenset({"capset:admin"}), None)
-    async with site(anyone=anyone) as here, here.client(None) as client:
-        found = (await client.get("/v1/whoami")).json()
-        assert (found["credential"], found["key"], found["server"]["insecure"]) == ("none", None, True)
+    async with site(anyone=anyone) as server, server.client(None) as client:
+        whoami = (await client.get("/v1/whoami")).json()
+        assert (whoami["credential"], whoami["key"], whoami["server"]["insecure"]) == ("none", None, True)
 
 
 @pytest.mark.spec("P49")
@@ -84,19 +89,19 @@ async def test_callers_with_tokens_make_keys_for_a_while_only() -> None:
     async with issuing() as door:
         headers = {"Authorization": f"Bearer {token(scope=scope, permissions=['session_files:read'])}"}
         async with door.site.client(None, headers=headers) as client:
-            found = (await client.get("/v1/whoami")).json()
-            assert (found["principal"], found["credential"], found["key"]) == ("grace", "token", None)
-            assert ISSUER not in str(found)
+            whoami = (await client.get("/v1/whoami")).json()
+            assert (whoami["principal"], whoami["credential"], whoami["key"]) == ("grace", "token", None)
+            assert ISSUER not in str(whoami)
             problem(await client.post("/v1/keys", json=BOT), 422, "invalid_arguments")
             problem(
                 await client.post("/v1/keys", json={**BOT, "expires": "30d", "permissions": ["vault:open"]}),
                 403,
                 "permission_denied",
             )
-            made = await client.post("/v1/keys", json={**BOT, "expires": "30d"})
-            assert made.status_code == 201, made.text
-            assert (made.json()["org"], made.json()["principal"]) == ("acme", "bot")
-            assert (await client.post(f"/v1/keys/{made.json()['id']}/revoke")).json()["revoked_at"]
+            response = await client.post("/v1/keys", json={**BOT, "expires": "30d"})
+            assert response.status_code == 201, response.text
+            assert (response.json()["org"], response.json()["principal"]) == ("acme", "bot")
+            assert (await client.post(f"/v1/keys/{response.json()['id']}/revoke")).json()["revoked_at"]
             problem(await client.get(f"/v1/keys/jwt:{ISSUER.rpartition('/')[2]}"), 404, "not_found")
         headers = {"Authorization": f"Bearer {token(scope='capset:read')}"}
         async with door.site.client(None, headers=headers) as plain:
@@ -112,60 +117,62 @@ async def test_who_acts_for_another_or_for_a_part_makes_no_keys() -> None:
         Caller(acting, admin, "jwt:x"),
         Caller(Principal("ada", org="acme"), admin, "jwt:x", None, ("/v1",)),
     ):
-        async with site(anyone=caller) as here, here.client(None) as client:
+        async with site(anyone=caller) as server, server.client(None) as client:
             problem(await client.post("/v1/keys", json={**BOT, "expires": "1d"}), 403, "permission_denied")
 
 
 async def test_principals_are_those_with_keys_or_sessions(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with site(store=store) as here:
-        await here.key("boss", scopes=ADMIN)
-        await here.key("eve", org="evil", scopes=ADMIN)
-        await here.key("operator", org=None, scopes=ADMIN)
-        async with here.client() as ada, here.client("boss") as boss, here.client("operator") as operator:
+    async with site(store=store) as server:
+        await server.key("boss", scopes=ADMIN)
+        await server.key("eve", org="evil", scopes=ADMIN)
+        await server.key("operator", org=None, scopes=ADMIN)
+        async with server.client() as ada, server.client("boss") as boss, server.client("operator") as operator:
             await make_session(ada, "kit")
-            made = [
+            bot_keys = [
                 (await boss.post("/v1/keys", json={**BOT, "name": name, "attributes": {"tier": name}})).json()
                 for name in ("old", "new")
             ]
             gone = (await boss.post("/v1/keys", json={**BOT, "principal": "gone"})).json()
             await boss.post(f"/v1/keys/{gone['id']}/revoke")
-            found = (await boss.get("/v1/principals")).json()
-            known = {one["id"]: one for one in found["items"]}
-            assert [*known] == ["ada", "boss", "bot", "gone"]
-            assert found["is_partial"] is False
-            assert known["ada"]["last_session_at"]
-            assert known["bot"]["last_session_at"] is None
-            assert [one["id"] for one in known["bot"]["keys"]] == [one["id"] for one in reversed(made)]
-            assert known["bot"]["keys"][0]["attributes"] == {"tier": "new"}
-            assert known["gone"]["keys"] == []
-            assert made[0]["key"] not in str(found)
+            full_page = (await boss.get("/v1/principals")).json()
+            principals = {principal["id"]: principal for principal in full_page["items"]}
+            assert [*principals] == ["ada", "boss", "bot", "gone"]
+            assert full_page["is_partial"] is False
+            assert principals["ada"]["last_session_at"]
+            assert principals["bot"]["last_session_at"] is None
+            assert [key["id"] for key in principals["bot"]["keys"]] == [key["id"] for key in reversed(bot_keys)]
+            assert principals["bot"]["keys"][0]["attributes"] == {"tier": "new"}
+            assert principals["gone"]["keys"] == []
+            assert bot_keys[0]["key"] not in str(full_page)
             paged: list[str] = []
             query: dict[str, Any] = {"limit": 1}
             while True:
                 page = (await boss.get("/v1/principals", params=query)).json()
-                paged += [one["id"] for one in page["items"]]
+                paged += [principal["id"] for principal in page["items"]]
                 if page["next"] is None:
                     break
                 query["cursor"] = page["next"]
-            assert paged == [*known]
+            assert paged == [*principals]
             for wrong in ("x", "bm90IGpzb24", "W10"):
                 problem(await boss.get("/v1/principals", params={"cursor": wrong}), 422, "invalid_arguments")
             problem(await ada.get("/v1/principals"), 403, "permission_denied")
             problem(await boss.get("/v1/principals", params={"org": "evil"}), 403, "permission_denied")
             of_evil = (await operator.get("/v1/principals", params={"org": "evil"})).json()["items"]
-            assert [one["id"] for one in of_evil] == ["eve"]
-            assert [one["id"] for one in (await operator.get("/v1/principals")).json()["items"]] == ["operator"]
+            assert [principal["id"] for principal in of_evil] == ["eve"]
+            assert [principal["id"] for principal in (await operator.get("/v1/principals")).json()["items"]] == [
+                "operator"
+            ]
             await boss.post("/v1/keys", json={**BOT, "principal": "ada"})
             of_ada = (await boss.get("/v1/principals", params={"principal": "ada"})).json()
-            assert [(one["id"], one["kind"], len(one["keys"])) for one in of_ada["items"]] == [
+            assert [(principal["id"], principal["kind"], len(principal["keys"])) for principal in of_ada["items"]] == [
                 ("ada", "agent", 1),
                 ("ada", "user", 1),
             ]
-            assert of_ada["items"][1]["last_session_at"] == known["ada"]["last_session_at"]
+            assert of_ada["items"][1]["last_session_at"] == principals["ada"]["last_session_at"]
             first = (await boss.get("/v1/principals", params={"principal": "ada", "limit": 1})).json()
             query = {"principal": "ada", "cursor": first["next"]}
             second = (await boss.get("/v1/principals", params=query)).json()
-            assert [one["kind"] for one in (*first["items"], *second["items"])] == ["agent", "user"]
+            assert [principal["kind"] for principal in (*first["items"], *second["items"])] == ["agent", "user"]
             assert second["next"] is None
             for missing in ("ad", "adaa", "eve"):
                 assert (await boss.get("/v1/principals", params={"principal": missing})).json()["items"] == []
@@ -174,24 +181,24 @@ async def test_principals_are_those_with_keys_or_sessions(store: str, monkeypatc
 
 
 async def test_organisations_are_listed_to_operators(store: str) -> None:
-    async with site(store=store) as here:
-        await here.key("boss", scopes=ADMIN)
-        await here.key("eve", org="evil", scopes=ADMIN)
-        await here.key("operator", org=None, scopes=ADMIN)
-        await here.key("clerk", org=None)
-        async with here.client() as ada:
+    async with site(store=store) as server:
+        await server.key("boss", scopes=ADMIN)
+        await server.key("eve", org="evil", scopes=ADMIN)
+        await server.key("operator", org=None, scopes=ADMIN)
+        await server.key("clerk", org=None)
+        async with server.client() as ada:
             await make_session(ada, "kit")
             await make_agent(ada, "kit")
-        async with here.client("operator") as operator:
-            found = (await operator.get("/v1/orgs")).json()
-            assert found["items"] == [
+        async with server.client("operator") as operator:
+            page = (await operator.get("/v1/orgs")).json()
+            assert page["items"] == [
                 {"org": "", "keys": 2, "agents": 0, "sessions": 0},
                 {"org": "acme", "keys": 2, "agents": 2, "sessions": 1},
                 {"org": "evil", "keys": 1, "agents": 0, "sessions": 0},
             ]
             first = (await operator.get("/v1/orgs", params={"limit": 1})).json()
             second = (await operator.get("/v1/orgs", params={"limit": 1, "cursor": first["next"]})).json()
-            assert [one["org"] for one in second["items"]] == ["acme"]
+            assert [org["org"] for org in second["items"]] == ["acme"]
         for name in ("boss", "eve", "clerk", "ada"):
-            async with here.client(name) as client:
+            async with server.client(name) as client:
                 problem(await client.get("/v1/orgs"), 403, "permission_denied")

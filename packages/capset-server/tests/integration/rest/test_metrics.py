@@ -37,19 +37,19 @@ class Scraped:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.families: dict[str, Metric] = {one.name: one for one in text_string_to_metric_families(text)}
+        self.families: dict[str, Metric] = {metric.name: metric for metric in text_string_to_metric_families(text)}
 
     def value(self, sample: str, **labels: str) -> float | None:
         """Return the value of a sample with just these labels."""
         for family in self.families.values():
-            for one in family.samples:
-                if one.name == sample and one.labels == labels:
-                    return one.value
+            for candidate in family.samples:
+                if candidate.name == sample and candidate.labels == labels:
+                    return candidate.value
         return None
 
     def labels(self, family: str) -> list[Mapping[str, str]]:
         """Return the labels of every sample of a family."""
-        return [one.labels for one in self.families[family].samples]
+        return [sample.labels for sample in self.families[family].samples]
 
 
 async def scrape(client: httpx2.AsyncClient) -> Scraped:
@@ -59,10 +59,10 @@ async def scrape(client: httpx2.AsyncClient) -> Scraped:
     return Scraped(response.text)
 
 
-async def scrape_all(here: Site) -> Scraped:
+async def scrape_all(server: Site) -> Scraped:
     """Return what an operator reads."""
-    await here.key("operator", org=None, scopes=["capset:metrics"])
-    async with here.client("operator") as operator:
+    await server.key("operator", org=None, scopes=["capset:metrics"])
+    async with server.client("operator") as operator:
         return await scrape(operator)
 
 
@@ -72,32 +72,32 @@ async def test_calls_and_requests_are_counted_and_timed(here: Site, ada: httpx2.
         await call(ada, session, "echo")
     await call(ada, session, "unlock")
     await call(ada, session, "crash")
-    found = await scrape_all(here)
-    assert found.value("capset_calls_total", tool="echo", effect="read", outcome="succeeded") == 3
-    assert found.value("capset_calls_total", tool="unlock", effect="write", outcome="denied") == 1
-    assert found.value("capset_calls_total", tool="crash", effect="read", outcome="failed") == 1
-    assert found.value("capset_call_duration_seconds_count", tool="echo") == 3
-    assert found.value("capset_call_duration_seconds_bucket", tool="echo", le="+Inf") == 3
-    assert found.value("capset_calls_running") == 0
+    scraped = await scrape_all(here)
+    assert scraped.value("capset_calls_total", tool="echo", effect="read", outcome="succeeded") == 3
+    assert scraped.value("capset_calls_total", tool="unlock", effect="write", outcome="denied") == 1
+    assert scraped.value("capset_calls_total", tool="crash", effect="read", outcome="failed") == 1
+    assert scraped.value("capset_call_duration_seconds_count", tool="echo") == 3
+    assert scraped.value("capset_call_duration_seconds_bucket", tool="echo", le="+Inf") == 3
+    assert scraped.value("capset_calls_running") == 0
     route = {"method": "POST", "route": "/v1/sessions/{id}/calls"}
-    assert found.value("capset_http_requests_total", **route, status="200") == 4
-    assert found.value("capset_http_requests_total", **route, status="403") == 1
-    assert found.value("capset_http_request_duration_seconds_count", **route) == 5
-    assert found.value("capset_http_requests_running") == 1, "the one that asks"
-    assert found.value("capset_abandoned_total") == 0
-    assert found.value("capset_registry_problems") == 0
-    assert found.labels("capset_build_info") == [{"version": "0.1.0.dev0"}]
+    assert scraped.value("capset_http_requests_total", **route, status="200") == 4
+    assert scraped.value("capset_http_requests_total", **route, status="403") == 1
+    assert scraped.value("capset_http_request_duration_seconds_count", **route) == 5
+    assert scraped.value("capset_http_requests_running") == 1, "the one that asks"
+    assert scraped.value("capset_abandoned_total") == 0
+    assert scraped.value("capset_registry_problems") == 0
+    assert scraped.labels("capset_build_info") == [{"version": "0.1.0.dev0"}]
 
 
 async def test_it_says_what_runs() -> None:
     sleeper = Sleeper()
-    async with site(sleeper.capability()) as here, here.client() as ada:
+    async with site(sleeper.capability()) as server, server.client() as ada:
         session = await make_session(ada, "bed")
         asking = asyncio.ensure_future(call(ada, session, "sleep"))
         await sleeper.started.wait()
-        found = await scrape_all(here)
-        assert found.value("capset_calls_running") == 1
-        assert found.value("capset_http_requests_running") == 2
+        scraped = await scrape_all(server)
+        assert scraped.value("capset_calls_running") == 1
+        assert scraped.value("capset_http_requests_running") == 2
         sleeper.woken.set()
         assert (await asking).status_code == 200
         assert (await scrape(ada)).value("capset_calls_running") == 0
@@ -126,9 +126,9 @@ async def test_a_renamed_tool_counts_by_its_own_name(here: Site, ada: httpx2.Asy
     agent = await make_agent(ada, capabilities=[{"id": "kit", "prefix": "acme_secret_"}])
     session = (await ada.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
     assert (await call(ada, session, "acme_secret_echo")).status_code == 200
-    found = await scrape(ada)
-    assert found.value("capset_calls_total", tool="echo", effect="read", outcome="succeeded") == 1
-    assert "acme_secret" not in found.text
+    scraped = await scrape(ada)
+    assert scraped.value("capset_calls_total", tool="echo", effect="read", outcome="succeeded") == 1
+    assert "acme_secret" not in scraped.text
 
 
 async def test_it_names_nobody(here: Site, ada: httpx2.AsyncClient) -> None:
@@ -153,12 +153,12 @@ async def test_an_administrator_of_an_organisation_reads_its_own_counts_alone(he
     route = {"method": "POST", "route": "/v1/sessions/{id}/calls"}
     counts = [
         (
-            found.value("capset_calls_total", **echo),
-            found.value("capset_calls_total", **unlock),
-            found.value("capset_call_duration_seconds_count", tool="unlock"),
-            found.value("capset_http_request_duration_seconds_count", **route),
+            scraped.value("capset_calls_total", **echo),
+            scraped.value("capset_calls_total", **unlock),
+            scraped.value("capset_call_duration_seconds_count", tool="unlock"),
+            scraped.value("capset_http_request_duration_seconds_count", **route),
         )
-        for found in (for_ada, for_eve, for_all)
+        for scraped in (for_ada, for_eve, for_all)
     ]
     assert counts == [(1, None, None, 1), (None, 2, 2, 2), (1, 2, 2, 3)]
     assert for_ada.value("capset_calls_running") == 0
@@ -204,12 +204,12 @@ async def test_openmetrics_comes_to_whoever_accepts_it(ada: httpx2.AsyncClient) 
 
 @pytest.mark.parametrize("version", ["x", "1.x.y"])
 async def test_who_asks_for_a_version_that_is_none_gets_the_usual_text(ada: httpx2.AsyncClient, version: str) -> None:
-    found = await ada.get("/v1/metrics", headers={"Accept": f"application/openmetrics-text; version={version}"})
-    assert (found.status_code, found.headers["content-type"].partition(";")[0]) == (200, "text/plain")
+    response = await ada.get("/v1/metrics", headers={"Accept": f"application/openmetrics-text; version={version}"})
+    assert (response.status_code, response.headers["content-type"].partition(";")[0]) == (200, "text/plain")
 
 
 async def test_two_servers_in_one_process_count_apart_and_leave_the_hosts_registry_alone() -> None:
-    async with site() as one, site() as other, one.client() as ada, other.client() as eve:
+    async with site() as server, site() as other, server.client() as ada, other.client() as eve:
         session = await make_session(ada)
         await call(ada, session, "echo")
         labels = {"tool": "echo", "effect": "read", "outcome": "succeeded"}
@@ -231,22 +231,22 @@ async def test_tools_of_a_registry_that_was_read_again_are_known(here: Site, ada
 
 
 def test_durations_fall_into_the_bucket_that_they_fit() -> None:
-    found = Durations()
+    durations = Durations()
     for seconds in (0.0, BUCKETS[0], BUCKETS[0] * 1.001, 1_000.0):
-        found.add(seconds)
-    assert (found.counts[0], found.counts[1], found.counts[-1]) == (2, 1, 1)
-    assert found.total == pytest.approx(1_000 + BUCKETS[0] * 2.001)
+        durations.add(seconds)
+    assert (durations.counts[0], durations.counts[1], durations.counts[-1]) == (2, 1, 1)
+    assert durations.total == pytest.approx(1_000 + BUCKETS[0] * 2.001)
 
 
 @pytest.mark.spec("P13", "P34")
 async def test_refusals_are_counted_by_their_limit() -> None:
-    async with site() as here:
-        await here.key("root", scopes=["capset:admin"], org=None)
-        async with here.client("root") as root:
+    async with site() as server:
+        await server.key("root", scopes=["capset:admin"], org=None)
+        async with server.client("root") as root:
             headers = {"Content-Type": "application/json"}
             assert (await root.post("/v1/agents", content=b" " * 2**21, headers=headers)).status_code == 413
             assert (await root.post("/v1/agents", content=b"[" + b"1," * 30_000, headers=headers)).status_code == 413
             assert (await root.post("/v1/agents", content=b"{", headers=headers)).status_code == 400
-            found = await scrape(root)
+            scraped = await scrape(root)
             for code in ("body_too_large", "too_many_values", "invalid_json"):
-                assert found.value("capset_http_refusals_total", code=code) == 1
+                assert scraped.value("capset_http_refusals_total", code=code) == 1

@@ -41,8 +41,8 @@ async def test_a_session_moves_when_it_is_told_to(asker: httpx2.AsyncClient, ver
     before = (await asker.get(f"/v1/sessions/{session}")).json()
     moved = await asker.patch(f"/v1/sessions/{session}", json={"agent_version": version})
     assert moved.status_code == 200, moved.text
-    said = {"agent_version": 2, "static_hash": agent["static_hash"]}
-    assert moved.json() == {**before, **said}
+    changes = {"agent_version": 2, "static_hash": agent["static_hash"]}
+    assert moved.json() == {**before, **changes}
     assert moved.headers["etag"] == '"2"'
     assert (await asker.get(f"/v1/sessions/{session}")).json() == moved.json()
     snapshot = (await asker.get(f"/v1/sessions/{session}/snapshot")).json()
@@ -76,8 +76,8 @@ async def test_a_session_in_another_version_than_expected_stays(asker: httpx2.As
 @pytest.mark.spec("P5")
 async def test_a_version_that_there_is_not_is_not_found(asker: httpx2.AsyncClient) -> None:
     _, session = await two_versions(asker)
-    said = problem(await asker.patch(f"/v1/sessions/{session}", json={"agent_version": 9}), 404, "not_found")
-    assert "no version 9" in said["detail"]
+    body = problem(await asker.patch(f"/v1/sessions/{session}", json={"agent_version": 9}), 404, "not_found")
+    assert "no version 9" in body["detail"]
 
 
 @pytest.mark.spec("P5", "P16")
@@ -92,8 +92,8 @@ async def test_what_has_no_versions_does_not_move(shared: Site, asker: httpx2.As
     headers = {"Accept": "application/json, text/event-stream"}
     await asker.post(f"/mcp/agents/{agent['id']}", json=body, headers=headers)
     (door,) = (await asker.get("/v1/sessions", params={"agent_id": agent["id"]})).json()["items"]
-    said = problem(await asker.patch(f"/v1/sessions/{door['id']}", json={"agent_version": 1}), 409, "conflict")
-    assert "by itself" in said["detail"]
+    error = problem(await asker.patch(f"/v1/sessions/{door['id']}", json={"agent_version": 1}), 409, "conflict")
+    assert "by itself" in error["detail"]
 
 
 @pytest.mark.spec("P8")

@@ -34,23 +34,23 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 async def here(store: str) -> AsyncGenerator[Site]:
     """Give a server on this store."""
-    async with site(store=store) as found:
-        yield found
+    async with site(store=store) as running_server:
+        yield running_server
 
 
-async def pages_of(client: httpx2.AsyncClient, path: str, **asked: Any) -> list[list[dict[str, Any]]]:
+async def pages_of(client: httpx2.AsyncClient, path: str, **filters: Any) -> list[list[dict[str, Any]]]:
     """Return the items of every page of a list, each of which must be small."""
-    found: list[list[dict[str, Any]]] = []
+    pages: list[list[dict[str, Any]]] = []
     cursor: dict[str, str] = {}
     while True:
-        response = await client.get(path, params={"limit": 200, **asked, **cursor})
+        response = await client.get(path, params={"limit": 200, **filters, **cursor})
         assert response.status_code == 200, response.text
         page = response.json()
-        found.append(page["items"])
-        largest = max((len(json.dumps(one).encode()) for one in page["items"]), default=0)
+        pages.append(page["items"])
+        largest = max((len(json.dumps(entry).encode()) for entry in page["items"]), default=0)
         assert len(response.content) <= max(PAGE_BYTES, largest) + MARGIN
         if page["next"] is None:
-            return found
+            return pages
         assert page["items"], "a page with a next one has an item"
         cursor = {"cursor": page["next"]}
 
@@ -71,12 +71,12 @@ async def test_a_page_of_links_ends_after_a_megabyte_and_the_next_ones_have_the_
         for number, size in enumerate(sizes):
             await here.kernel.store.lineage.record_turn(link(number, session, size))
         pages = await pages_of(ada, "/v1/links", session_id=session)
-        numbers = [one["metadata"]["number"] for page in pages for one in page]
+        numbers = [entry["metadata"]["number"] for page in pages for entry in page]
         assert numbers == list(reversed(range(len(sizes))))
         assert 5 <= len(pages) <= 8
         async with Client(here.url, key=here.keys["ada"]) as client:
-            found = [one.metadata["number"] async for one in client.links.all(session_id=session)]
-        assert found == numbers
+            client_numbers = [entry.metadata["number"] async for entry in client.links.all(session_id=session)]
+        assert client_numbers == numbers
         first = await ada.get("/v1/links", params={"session_id": session, "limit": 2})
         assert len(first.json()["items"]) == 2
 
@@ -97,8 +97,8 @@ async def test_every_list_of_what_clients_sized_ends_after_a_megabyte(here: Site
         for number in range(30):
             context = json.dumps({"text": "x" * 60 * KIB})
             definition = json.dumps({"name": "helper", "system_prompt": "p" * 100_000})
-            made = replace(row, id=f"0189{number:04}", context=context, definition=definition)
-            await here.kernel.store.sessions.create(made)
+            session_row = replace(row, id=f"0189{number:04}", context=context, definition=definition)
+            await here.kernel.store.sessions.create(session_row)
         for number in range(12):
             await here.kernel.store.approvals.open(request(number, row), most=100)
         for path, count, at_least in (
@@ -108,7 +108,7 @@ async def test_every_list_of_what_clients_sized_ends_after_a_megabyte(here: Site
             ("/v1/approvals", 12, 3),
         ):
             pages = await pages_of(ada, path)
-            ids = [json.dumps(one.get("id", one.get("version"))) for page in pages for one in page]
+            ids = [json.dumps(entry.get("id", entry.get("version"))) for page in pages for entry in page]
             assert len(set(ids)) == len(ids) == count, path
             assert len(pages) >= at_least, path
 
@@ -129,15 +129,15 @@ async def test_a_folder_is_listed_in_pages(here: Site) -> None:
                 assert response.status_code == 200, response.text
         await ada.put(f"/v1/sessions/{session}/files/0", content=b"x")
         for recursive in (False, True):
-            path, asked = f"/v1/sessions/{session}/files/", {"recursive": recursive}
-            whole = (await ada.get(path, params=asked)).json()
-            assert whole["next"] is None
-            pages = await pages_of(ada, path, **asked, limit=2)
-            assert [one for page in pages for one in page] == whole["items"]
-            assert {len(page) for page in pages} == {2, len(whole["items"]) % 2 or 2}
+            path, params = f"/v1/sessions/{session}/files/", {"recursive": recursive}
+            full_page = (await ada.get(path, params=params)).json()
+            assert full_page["next"] is None
+            pages = await pages_of(ada, path, **params, limit=2)
+            assert [entry for page in pages for entry in page] == full_page["items"]
+            assert {len(page) for page in pages} == {2, len(full_page["items"]) % 2 or 2}
         async with Client(here.url, key=here.keys["ada"]) as client:
             folder = await client.files.folder(session, recursive=True)
-            assert [one.path for one in folder.items] == [one["path"] for one in whole["items"]]
+            assert [entry.path for entry in folder.items] == [entry["path"] for entry in full_page["items"]]
 
 
 @pytest.mark.nightly
@@ -151,5 +151,5 @@ async def test_of_transitions_the_last_megabyte_is_listed(here: Site) -> None:
             await lineage.record_turn(row, reason=str(number) + "x" * 100 * KIB)
         response = await ada.get(f"/v1/sessions/{session}/transitions")
         assert len(response.content) <= PAGE_BYTES + MARGIN
-        numbers = [int(one["reason"].partition("x")[0]) for one in response.json()["items"]]
+        numbers = [int(transition["reason"].partition("x")[0]) for transition in response.json()["items"]]
         assert numbers == list(range(5, 15))

@@ -22,8 +22,8 @@ async def test_runs_are_queued_listed_and_cancelled(asker: httpx2.AsyncClient) -
     body = {"session_id": run["session"], "tool": "echo", "arguments": {"text": "hi"}}
     call = (await asker.post("/v1/runs", json=body)).json()
     assert (call["kind"], call["queue"]) == ("call", "default")
-    listed = (await asker.get("/v1/runs", params={"queue": "mail", "limit": 1})).json()["items"]
-    assert listed == [run]
+    runs = (await asker.get("/v1/runs", params={"queue": "mail", "limit": 1})).json()["items"]
+    assert runs == [run]
     cancelled = (await asker.post(f"/v1/runs/{run['id']}/cancel")).json()
     assert (cancelled["state"], cancelled["outcome"]) == ("cancelled", {"by": "ada"})
     assert (await asker.post(f"/v1/runs/{run['id']}/cancel")).json() == cancelled
@@ -32,7 +32,7 @@ async def test_runs_are_queued_listed_and_cancelled(asker: httpx2.AsyncClient) -
 
 @pytest.mark.spec("D10")
 @pytest.mark.parametrize(
-    "given",
+    "fields",
     [
         {"content": "hi"},
         {"content": "hi", "session_id": "SESSION", "agent_id": "kit"},
@@ -43,9 +43,9 @@ async def test_runs_are_queued_listed_and_cancelled(asker: httpx2.AsyncClient) -
         {"session_id": "SESSION", "content": "hi", "queue": "A B"},
     ],
 )
-async def test_what_is_no_run_is_refused(asker: httpx2.AsyncClient, given: dict[str, object]) -> None:
+async def test_what_is_no_run_is_refused(asker: httpx2.AsyncClient, fields: dict[str, object]) -> None:
     session = await make_session(asker)
-    body = {name: session if value == "SESSION" else value for name, value in given.items()}
+    body = {name: session if value == "SESSION" else value for name, value in fields.items()}
     problem(await asker.post("/v1/runs", json=body), 422, "invalid_arguments")
 
 
@@ -63,7 +63,7 @@ async def test_keys_for_one_tool_queue_calls_of_that_alone(shared: Site, asker: 
 @pytest.mark.spec("D10")
 async def test_an_organisation_has_no_more_unfinished_runs_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(submission, "UNFINISHED_RUNS", 1)
-    async with site() as here, here.client() as client:
+    async with site() as server, server.client() as client:
         session = await make_session(client)
         body = {"session_id": session, "content": "hi"}
         first = (await client.post("/v1/runs", json=body)).json()
@@ -78,38 +78,38 @@ async def test_a_run_that_is_a_turn_begins_once_and_follows_it() -> None:
     from capset_server.runs.worker import Worker
 
     parrot = Parrot()
-    async with site(generator=parrot) as here, here.client() as client:
-        worker = Worker(here.service, "w-1", ["default"])
+    async with site(generator=parrot) as server, server.client() as client:
+        worker = Worker(server.service, "w-1", ["default"])
         session = await make_session(client)
         done = (await client.post("/v1/runs", json={"session_id": session, "content": {"say": "hi"}})).json()
         await worker.work(done["id"])
         await worker.work(done["id"])
-        shown = (await client.get(f"/v1/runs/{done['id']}")).json()
-        assert (shown["state"], shown["outcome"]["output"], parrot.ran) == ("succeeded", "hi", 1)
+        run = (await client.get(f"/v1/runs/{done['id']}")).json()
+        assert (run["state"], run["outcome"]["output"], parrot.ran) == ("succeeded", "hi", 1)
         failing = (await client.post("/v1/runs", json={"session_id": session, "content": {"fail": "why"}})).json()
         await worker.work(failing["id"])
-        shown = (await client.get(f"/v1/runs/{failing['id']}")).json()
-        assert (shown["state"], shown["outcome"]["error"]["code"]) == ("failed", "failed_politely")
+        run = (await client.get(f"/v1/runs/{failing['id']}")).json()
+        assert (run["state"], run["outcome"]["error"]["code"]) == ("failed", "failed_politely")
         events = (await client.get(f"/v1/sessions/{session}/events", params={"follow": False})).text
         assert done["id"] in events
 
 
 @pytest.mark.spec("D10")
-@pytest.mark.parametrize("given", [{"content": {"say": "hi"}}, {"tool": "echo", "arguments": {"text": "hi"}}])
-async def test_a_run_of_a_revoked_key_fails(given: dict[str, object]) -> None:
+@pytest.mark.parametrize("fields", [{"content": {"say": "hi"}}, {"tool": "echo", "arguments": {"text": "hi"}}])
+async def test_a_run_of_a_revoked_key_fails(fields: dict[str, object]) -> None:
     from capset_server.runs.worker import Worker
 
-    async with site(generator=Parrot()) as here, here.client() as client:
-        worker = Worker(here.service, "w-1", ["default"])
+    async with site(generator=Parrot()) as server, server.client() as client:
+        worker = Worker(server.service, "w-1", ["default"])
         session = await make_session(client)
-        run = (await client.post("/v1/runs", json={"session_id": session, **given})).json()
-        found = await here.kernel.store.runs.get(run["id"])
-        assert found is not None
-        keys = await here.kernel.store.keys.list()
+        run = (await client.post("/v1/runs", json={"session_id": session, **fields})).json()
+        run_row = await server.kernel.store.runs.get(run["id"])
+        assert run_row is not None
+        keys = await server.kernel.store.keys.list()
         for key in keys:
-            await here.kernel.store.keys.revoke(key.id, here.kernel.now())
+            await server.kernel.store.keys.revoke(key.id, server.kernel.now())
         await worker.work(run["id"])
-        ended = await here.kernel.store.runs.get(run["id"])
+        ended = await server.kernel.store.runs.get(run["id"])
         assert ended is not None
         assert (ended.state, "revoked" in str(ended.outcome)) == ("failed", True)
 
@@ -118,10 +118,10 @@ async def test_a_run_of_a_revoked_key_fails(given: dict[str, object]) -> None:
 async def test_a_request_that_is_sent_again_under_its_key_queues_one_run(asker: httpx2.AsyncClient) -> None:
     agent = await make_agent(asker)
     body, headers = {"agent_id": agent["id"], "content": "hi", "queue": "once"}, {"Idempotency-Key": "k-1"}
-    first, again = [await asker.post("/v1/runs", json=body, headers=headers) for _ in range(2)]
-    assert (first.status_code, again.status_code, again.text) == (202, 202, first.text)
-    assert first.headers["location"] == again.headers["location"] == f"/v1/runs/{first.json()['id']}"
-    assert (first.headers.get("idempotent-replayed"), again.headers["idempotent-replayed"]) == (None, "true")
+    first, repeated = [await asker.post("/v1/runs", json=body, headers=headers) for _ in range(2)]
+    assert (first.status_code, repeated.status_code, repeated.text) == (202, 202, first.text)
+    assert first.headers["location"] == repeated.headers["location"] == f"/v1/runs/{first.json()['id']}"
+    assert (first.headers.get("idempotent-replayed"), repeated.headers["idempotent-replayed"]) == (None, "true")
     problem(await asker.post("/v1/runs", json={**body, "content": "ho"}, headers=headers), 422, "invalid_arguments")
     assert (await asker.get("/v1/runs", params={"queue": "once"})).json()["items"] == [first.json()]
     headers["Idempotency-Key"] = "k-2"

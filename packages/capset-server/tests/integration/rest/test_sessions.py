@@ -16,16 +16,16 @@ from tests.waiting import until
 @pytest.mark.spec("P8", "P16")
 async def test_a_session_is_of_an_agents_version_and_of_a_principal(asker: httpx2.AsyncClient) -> None:
     agent = await make_agent(asker)
-    made = await asker.post("/v1/sessions", json={"agent_id": agent["id"]})
-    assert made.status_code == 201
-    session = made.json()
-    assert made.headers["location"] == f"/v1/sessions/{session['id']}"
+    response = await asker.post("/v1/sessions", json={"agent_id": agent["id"]})
+    assert response.status_code == 201
+    session = response.json()
+    assert response.headers["location"] == f"/v1/sessions/{session['id']}"
     assert (session["agent"], session["agent_id"], session["agent_version"]) == ("helper", agent["id"], 1)
     assert session["static_hash"] == agent["static_hash"]
     assert (session["principal"], session["principal_kind"]) == ("ada", "user")
     assert (await asker.get(f"/v1/sessions/{session['id']}")).json() == session
-    listed = (await asker.get("/v1/sessions", params={"agent_id": agent["id"]})).json()
-    assert listed["items"] == [session]
+    page = (await asker.get("/v1/sessions", params={"agent_id": agent["id"]})).json()
+    assert page["items"] == [session]
 
 
 @pytest.mark.spec("P5")
@@ -50,7 +50,7 @@ async def test_a_session_keeps_the_version_that_it_started_with(asker: httpx2.As
 async def test_a_snapshot_says_what_may_be_called_and_why_not(asker: httpx2.AsyncClient) -> None:
     session = await make_session(asker, "kit")
     snapshot = (await asker.get(f"/v1/sessions/{session}/snapshot")).json()
-    tools = {one["name"]: one for one in snapshot["tools"]}
+    tools = {tool["name"]: tool for tool in snapshot["tools"]}
     assert (tools["echo"]["in_play"], tools["unlock"]["in_play"]) == (True, False)
     assert "vault:open" in tools["unlock"]["reason"]
     called = (await call(asker, session, "echo")).json()
@@ -68,17 +68,17 @@ async def test_deleting_takes_the_files_and_leaves_the_records(shared: Site, ask
     problem(await call(asker, session, "echo"), 404, "not_found")
     problem(await asker.delete(f"/v1/sessions/{session}"), 404, "not_found")
     assert await shared.kernel.store.files.list(session, "/", recursive=True) == []
-    listed = (await asker.get("/v1/audit", params={"session": session})).json()["items"]
-    assert [one["tool"] for one in listed] == ["note"]
+    records = (await asker.get("/v1/audit", params={"session": session})).json()["items"]
+    assert [record["tool"] for record in records] == ["note"]
 
 
 @pytest.mark.spec("P15")
 async def test_sessions_are_paged(here: Site, ada: httpx2.AsyncClient) -> None:
     agent = (await make_agent(ada))["id"]
-    made = [(await ada.post("/v1/sessions", json={"agent_id": agent})).json()["id"] for _ in range(5)]
+    session_ids = [(await ada.post("/v1/sessions", json={"agent_id": agent})).json()["id"] for _ in range(5)]
     first = (await ada.get("/v1/sessions", params={"limit": 3})).json()
     rest = (await ada.get("/v1/sessions", params={"limit": 3, "cursor": first["next"]})).json()
-    assert [one["id"] for one in first["items"] + rest["items"]] == made[::-1]
+    assert [session["id"] for session in first["items"] + rest["items"]] == session_ids[::-1]
     assert rest["next"] is None
     assert (await ada.get("/v1/sessions", params={"agent_id": "another"})).json()["items"] == []
 
@@ -138,12 +138,12 @@ async def test_a_session_without_an_agent_is_refused(asker: httpx2.AsyncClient, 
 
 async def test_sessions_outlast_the_server(tmp_path: object) -> None:
     store = f"sqlite:///{tmp_path}/capset.db"
-    async with site(store=store) as here, here.client() as client:
+    async with site(store=store) as server, server.client() as client:
         session = await make_session(client)
         await call(client, session, "note", text="kept")
     async with Kernel(store=store) as kernel:
         assert await kernel.find_session(session) is not None
-    async with site(store=store) as here, here.client() as client:
+    async with site(store=store) as server, server.client() as client:
         assert (await client.get(f"/v1/sessions/{session}/files/note.txt")).content == b"kept"
         assert (await call(client, session, "echo", text="on")).json()["data"] == "on"
 
@@ -154,28 +154,32 @@ class Acting:
     resource = None
 
     async def identify(self, token: str) -> Caller:
-        who = Principal("bot", kind="agent", org="acme").acting_for(Principal(token.split(".")[1], org="acme"))
-        return Caller(who, frozenset(ALL_SCOPES), "jwt:here")
+        principal = Principal("bot", kind="agent", org="acme").acting_for(Principal(token.split(".")[1], org="acme"))
+        return Caller(principal, frozenset(ALL_SCOPES), "jwt:here")
 
 
 @pytest.mark.spec("P14", "P16")
 async def test_a_session_is_of_those_that_its_principal_acts_for() -> None:
     """What a bot was told by one person is not there for it when it acts for another."""
-    async with site(tokens=lambda _: Acting()) as found, found.client() as client:
+    async with site(tokens=lambda _: Acting()) as server, server.client() as client:
 
-        def bot(whom: str) -> dict[str, str]:
-            return {"Authorization": f"Bearer for.{whom}.here"}
+        def bot(name: str) -> dict[str, str]:
+            return {"Authorization": f"Bearer for.{name}.here"}
 
-        made = await client.post("/v1/sessions", json={"agent_id": "foreman"}, headers=bot("ada"))
-        path = f"/v1/sessions/{made.json()['id']}"
+        response = await client.post("/v1/sessions", json={"agent_id": "foreman"}, headers=bot("ada"))
+        path = f"/v1/sessions/{response.json()['id']}"
         for place in ("", "/messages", "/events?follow=false"):
             assert (await client.get(path + place, headers=bot("ada"))).status_code == 200
             problem(await client.get(path + place, headers=bot("eve")), 404, "not_found")
-        listed = [(await client.get("/v1/sessions", headers=bot(whom))).json()["items"] for whom in ("ada", "eve")]
-        assert [len(one) for one in listed] == [1, 0]
+        session_lists = [
+            (await client.get("/v1/sessions", headers=bot(name))).json()["items"] for name in ("ada", "eve")
+        ]
+        assert [len(sessions) for sessions in session_lists] == [1, 0]
         problem(await client.post(f"{path}/fork", json={}, headers=bot("eve")), 404, "not_found")
         problem(await client.delete(path, headers=bot("eve")), 404, "not_found")
-        callers = [await Acting().identify(f"for.{whom}.here") for whom in ("ada", "eve", "ada")]
-        first, other, again = [await found.service.thread_session(one, "foreman", "thread") for one in callers]
-        assert first.id == again.id != other.id
+        callers = [await Acting().identify(f"for.{name}.here") for name in ("ada", "eve", "ada")]
+        first, other, repeated = [
+            await server.service.thread_session(caller, "foreman", "thread") for caller in callers
+        ]
+        assert first.id == repeated.id != other.id
         assert callers[0].identity != callers[1].identity

@@ -32,11 +32,11 @@ async def send(
 @pytest.fixture(scope="module")
 async def office() -> AsyncGenerator[Site]:
     """Give a server where ``ada`` asks, ``boss`` of the same organisation decides, and ``spy`` is elsewhere."""
-    async with site(Capability("office", tools=[send])) as found:
-        await found.key("boss", scopes=["capset:approve", "capset:audit"], permissions=())
-        await found.key("caller", scopes=["capset:call", "capset:write"])
-        await found.key("spy", org="other", scopes=["capset:approve"])
-        yield found
+    async with site(Capability("office", tools=[send])) as server:
+        await server.key("boss", scopes=["capset:approve", "capset:audit"], permissions=())
+        await server.key("caller", scopes=["capset:call", "capset:write"])
+        await server.key("spy", org="other", scopes=["capset:approve"])
+        yield server
 
 
 async def asked(client: httpx2.AsyncClient, options: dict[str, Any] | None = None) -> tuple[str, str]:
@@ -52,13 +52,13 @@ async def asked(client: httpx2.AsyncClient, options: dict[str, Any] | None = Non
 async def test_masked_arguments_are_shown_to_those_who_decide_and_that_is_on_record(office: Site) -> None:
     async with office.client("caller") as caller, office.client("boss") as boss, office.client("spy") as spy:
         _, request = await asked(caller, HIDDEN)
-        seen = (await boss.get(f"/v1/approvals/{request}")).json()
-        assert (seen["masked"], seen["arguments"]["options"]) == (True, {"token": MASK})
+        approval = (await boss.get(f"/v1/approvals/{request}")).json()
+        assert (approval["masked"], approval["arguments"]["options"]) == (True, {"token": MASK})
         items = (await boss.get("/v1/approvals", params={"status": "pending"})).json()["items"]
-        (listed,) = [item for item in items if item["id"] == request]
-        assert (listed["masked"], listed["arguments"]) == (True, seen["arguments"])
-        shown = (await boss.get(f"/v1/approvals/{request}/arguments")).json()
-        assert shown["arguments"] == {"path": "/report", "options": HIDDEN}
+        (pending,) = [item for item in items if item["id"] == request]
+        assert (pending["masked"], pending["arguments"]) == (True, approval["arguments"])
+        unmasked = (await boss.get(f"/v1/approvals/{request}/arguments")).json()
+        assert unmasked["arguments"] == {"path": "/report", "options": HIDDEN}
         problem(await caller.get(f"/v1/approvals/{request}/arguments"), 403, "permission_denied")
         problem(await spy.get(f"/v1/approvals/{request}/arguments"), 404, "not_found")
         params = {"act": "approval.show"}
@@ -75,8 +75,8 @@ async def test_the_content_of_a_file_is_shown_as_long_as_it_is_what_the_approval
         session, request = await asked(caller)
         (file,) = (await boss.get(f"/v1/approvals/{request}")).json()["files"]
         digest = sha256(b"harmless").hexdigest()
-        whole = {"argument": "path", "path": "/report", "name": "report", "size_bytes": 8, "sha256": digest}
-        assert file == whole
+        expected_file = {"argument": "path", "path": "/report", "name": "report", "size_bytes": 8, "sha256": digest}
+        assert file == expected_file
         place = f"/v1/approvals/{request}/files"
         response = await boss.get(f"{place}/0")
         assert (response.content, response.headers["content-type"]) == (b"harmless", "application/octet-stream")
@@ -88,8 +88,8 @@ async def test_the_content_of_a_file_is_shown_as_long_as_it_is_what_the_approval
         await caller.put(f"/v1/sessions/{session}/files/report", content=b"the customer list")
         problem(await boss.get(f"{place}/0"), 409, "conflict")
         assert (await approved(boss, request)).is_success
-        again = {"tool": "send", "arguments": {"path": "/report", "options": {}}}
-        other = await caller.post(f"/v1/sessions/{session}/calls", json=again)
+        body = {"tool": "send", "arguments": {"path": "/report", "options": {}}}
+        other = await caller.post(f"/v1/sessions/{session}/calls", json=body)
         assert other.status_code == 202, "the approval was for another content"
         assert other.json()["approval"] != request
 

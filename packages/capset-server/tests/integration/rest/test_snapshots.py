@@ -65,8 +65,8 @@ guest = Agent("guest", uses=[club])
 
 @pytest.fixture(scope="module")
 async def shared() -> AsyncGenerator[Site]:
-    async with site(club, agents=[guest]) as found:
-        yield found
+    async with site(club, agents=[guest]) as server:
+        yield server
 
 
 async def shown(asker: httpx2.AsyncClient) -> tuple[str, dict[str, Any]]:
@@ -88,8 +88,8 @@ async def test_it_has_every_policy_s_decision_with_its_reason(asker: httpx2.Asyn
 @pytest.mark.spec("P8", "F21")
 async def test_every_tool_says_which_toolkits_and_gates_are_around_it(asker: httpx2.AsyncClient) -> None:
     _, snapshot = await shown(asker)
-    told = {one["name"]: (one["toolkits"], one["policies"], one["in_play"]) for one in snapshot["tools"]}
-    assert told == {
+    tools = {tool["name"]: (tool["toolkits"], tool["policies"], tool["in_play"]) for tool in snapshot["tools"]}
+    assert tools == {
         "sit": (["house"], ["everybody", "at_calls"], True),
         "drink": (["house", "bar"], ["everybody", "grown_ups"], False),
         "leave": ([], ["everybody", "failing"], False),
@@ -101,9 +101,9 @@ async def test_every_tool_says_which_toolkits_and_gates_are_around_it(asker: htt
 @pytest.mark.spec("P8", "F5", "F18", "F21")
 async def test_tools_that_were_made_for_it_are_there_and_can_be_called(asker: httpx2.AsyncClient) -> None:
     session, snapshot = await shown(asker)
-    assert [one["name"] for one in snapshot["tools"] if one["is_dynamic"]] == ["feed_of_ada", "own"]
-    made, unmade = snapshot["toolkits"]
-    assert made == {
+    assert [tool["name"] for tool in snapshot["tools"] if tool["is_dynamic"]] == ["feed_of_ada", "own"]
+    feed_toolkit, unmade = snapshot["toolkits"]
+    assert feed_toolkit == {
         "path": "club.house.feeds",
         "in_play": True,
         "reason": "allowed by everybody",
@@ -127,13 +127,13 @@ async def test_its_labels_are_those_of_the_session_and_no_invocation_has_no_hash
 async def test_what_a_dynamic_toolkit_makes_for_an_agent_is_made_for_its_id(asker: httpx2.AsyncClient) -> None:
     """The stored agent's id, as in a link; and the envelope has every gate of a tool that was made."""
     session, snapshot = await shown(asker)
-    kept = (await asker.post("/v1/links", json={"session_id": session})).json()
-    assert kept["agent_id"] == "guest"
-    found = (await asker.get(f"/v1/envelopes/{kept['envelope_id']}")).json()["envelope"]
-    made = {one["name"]: one for one in found["runtime"]["tools"]}
-    assert made["own"]["policies"] == ["everybody"]
-    assert {one["name"]: one["hash"] for one in kept["tool_refs"]} == {
-        one["name"]: one["hash"] for one in snapshot["tools"] if one["in_play"]
+    link = (await asker.post("/v1/links", json={"session_id": session})).json()
+    assert link["agent_id"] == "guest"
+    envelope = (await asker.get(f"/v1/envelopes/{link['envelope_id']}")).json()["envelope"]
+    tools = {tool["name"]: tool for tool in envelope["runtime"]["tools"]}
+    assert tools["own"]["policies"] == ["everybody"]
+    assert {ref["name"]: ref["hash"] for ref in link["tool_refs"]} == {
+        tool["name"]: tool["hash"] for tool in snapshot["tools"] if tool["in_play"]
     }
 
 
@@ -148,7 +148,7 @@ async def test_labels_and_the_hash_of_an_invocation_are_shown_where_a_host_gives
     assert (shape.namespace, shape.agent_id, shape.agent_name) == ("north", "a-1", "a")
     assert shape.invocation_hash == invocation_hash({"tenant": "t"})
     assert (shape.decisions, shape.toolkits) == ([], [])
-    assert [(one.hash, one.is_dynamic, one.toolkits, one.policies) for one in shape.tools] == [
+    assert [(tool.hash, tool.is_dynamic, tool.toolkits, tool.policies) for tool in shape.tools] == [
         (tool_hash(plain), False, [], [])
     ]
 
@@ -157,10 +157,14 @@ async def test_labels_and_the_hash_of_an_invocation_are_shown_where_a_host_gives
 async def test_each_dynamic_toolkit_has_the_tools_that_it_made_itself() -> None:
     """One of a preset's, one of an agent's own, and two whose names begin alike."""
 
-    def making(name: str, made: str) -> Any:
-        return dynamic_toolkit(name=name)(lambda _: [named(made)])
+    def making(name: str, tool_name: str) -> Any:
+        return dynamic_toolkit(name=name)(lambda _: [named(tool_name)])
 
     kit = Capability("kit", presets={"more": Preset(tools=[making("feed", "a")])}, default=["more"])
     agent = Agent("kit_user", uses=[kit], tools=[making("own", "b"), making("own2", "c")])
     shape = snapshot_shape(await evaluate(compose(agent), principal=Principal("ada")))
-    assert {one.path: one.tools for one in shape.toolkits} == {"kit.more.feed": ["a"], "own": ["b"], "own2": ["c"]}
+    assert {toolkit.path: toolkit.tools for toolkit in shape.toolkits} == {
+        "kit.more.feed": ["a"],
+        "own": ["b"],
+        "own2": ["c"],
+    }

@@ -57,25 +57,25 @@ bench = Capability(
 @pytest.fixture(scope="module")
 async def shared() -> AsyncGenerator[Site]:
     """Give a server with a bench."""
-    async with site(bench) as found:
-        yield found
+    async with site(bench) as server:
+        yield server
 
 
 async def of_bench(client: httpx2.AsyncClient, **more: object) -> str:
     """Make a session of an agent with a bench."""
     agent = await make_agent(client, "bench")
-    made = await client.post("/v1/sessions", json={"agent_id": agent["id"], **more})
-    assert made.status_code == 201, made.text
-    return made.json()["id"]
+    response = await client.post("/v1/sessions", json={"agent_id": agent["id"], **more})
+    assert response.status_code == 201, response.text
+    return response.json()["id"]
 
 
 @pytest.mark.spec("P11", "C36")
 async def test_only_what_is_exposed_can_be_read(shared: Site, asker: httpx2.AsyncClient) -> None:
     session = await of_bench(asker)
     assert (await call(asker, session, "work", hint="lift")).json()["success"]
-    shown = await asker.get(f"/v1/sessions/{session}/state")
-    assert shown.status_code == 200
-    assert shown.json() == {"session": {"done": 1}, "user": {"hints": ["lift"]}}
+    response = await asker.get(f"/v1/sessions/{session}/state")
+    assert response.status_code == 200
+    assert response.json() == {"session": {"done": 1}, "user": {"hints": ["lift"]}}
     await shared.key("bob")
     async with shared.client("bob") as bob:
         problem(await bob.get(f"/v1/sessions/{session}/state"), 404, "not_found")
@@ -94,24 +94,24 @@ async def test_state_is_read_only(asker: httpx2.AsyncClient, method: str) -> Non
 @pytest.mark.spec("P8", "F9", "F14")
 async def test_of_an_invocation_the_hash_alone_is_kept(shared: Site, asker: httpx2.AsyncClient) -> None:
     agent = await make_agent(asker, "bench")
-    made = (await asker.post("/v1/sessions", json={"agent_id": agent["id"], "invocation": TICKET})).json()
+    session = (await asker.post("/v1/sessions", json={"agent_id": agent["id"], "invocation": TICKET})).json()
     hashed = invocation_hash(TICKET)
-    assert made["invocation_hash"] == hashed
-    kept = await shared.kernel.store.sessions.get(made["id"])
-    assert kept is not None
-    assert "acme" not in (kept.definition, kept.context, kept.invocation_hash)
-    assert (await asker.get(f"/v1/sessions/{made['id']}/snapshot")).json()["invocation_hash"] == hashed
-    link = (await asker.post("/v1/links", json={"session_id": made["id"]})).json()
+    assert session["invocation_hash"] == hashed
+    session_row = await shared.kernel.store.sessions.get(session["id"])
+    assert session_row is not None
+    assert "acme" not in (session_row.definition, session_row.context, session_row.invocation_hash)
+    assert (await asker.get(f"/v1/sessions/{session['id']}/snapshot")).json()["invocation_hash"] == hashed
+    link = (await asker.post("/v1/links", json={"session_id": session["id"]})).json()
     assert link["invocation_hash"] == hashed
-    other = {"session_id": made["id"], "invocation": {"tenant": "evil"}}
+    other = {"session_id": session["id"], "invocation": {"tenant": "evil"}}
     assert (await asker.post("/v1/links", json=other)).json()["invocation_hash"] == invocation_hash({"tenant": "evil"})
 
 
 @pytest.mark.spec("P8")
 async def test_links_carry_a_sessions_context(asker: httpx2.AsyncClient) -> None:
     session = await of_bench(asker, context={"ticket": 7, "from": "session", "none": None})
-    shown = (await asker.get(f"/v1/sessions/{session}")).json()
-    assert shown["context"] == {"ticket": 7, "from": "session", "none": None}
+    session_body = (await asker.get(f"/v1/sessions/{session}")).json()
+    assert session_body["context"] == {"ticket": 7, "from": "session", "none": None}
     body = {"session_id": session, "context": {"from": "link"}}
     link = (await asker.post("/v1/links", json=body)).json()["id"]
     envelope = (await asker.get(f"/v1/links/{link}/envelope")).json()["envelope"]
@@ -139,5 +139,5 @@ async def test_policies_see_neither(asker: httpx2.AsyncClient) -> None:
 )
 async def test_what_cannot_be_kept_is_refused(asker: httpx2.AsyncClient, more: dict[str, object]) -> None:
     agent = await make_agent(asker, "bench")
-    said = problem(await asker.post("/v1/sessions", json={"agent_id": agent["id"], **more}), 422, "invalid_arguments")
-    assert "hunter2" not in str(said)
+    body = problem(await asker.post("/v1/sessions", json={"agent_id": agent["id"], **more}), 422, "invalid_arguments")
+    assert "hunter2" not in str(body)

@@ -24,8 +24,8 @@ def parrot() -> Parrot:
 @pytest.fixture
 async def aviary(parrot: Parrot) -> AsyncGenerator[Site]:
     """Give a server whose agents are run by a parrot."""
-    async with site(generator=parrot, governance=Governance(redact=["hunter[0-9]"], result_bytes=2_000)) as found:
-        yield found
+    async with site(generator=parrot, governance=Governance(redact=["hunter[0-9]"], result_bytes=2_000)) as server:
+        yield server
 
 
 @pytest.fixture
@@ -40,32 +40,32 @@ async def test_a_turn_is_begun_and_its_events_say_how_it_went(aviary: Site, ada:
     session = await make_session(ada, "kit")
     begun = await send(ada, session, {"say": {"text": "done"}, "call": "echo crash unlock"})
     assert begun.status_code == 202
-    said = begun.json()
-    assert said["session"] == session
-    assert said["events"] == f"/v1/sessions/{session}/events?after=0"
-    async with following(ada, said["events"]) as found:
-        told = [await anext(found) for _ in range(4)]
-    assert [(one.id, one.type) for one in told] == [
+    body = begun.json()
+    assert body["session"] == session
+    assert body["events"] == f"/v1/sessions/{session}/events?after=0"
+    async with following(ada, body["events"]) as stream:
+        turn_events = [await anext(stream) for _ in range(4)]
+    assert [(event.id, event.type) for event in turn_events] == [
         ("1", "turn.started"),
         ("2", "tool.executed"),
         ("3", "tool.executed"),
         ("4", "turn.ended"),
     ]
-    assert {one.data["turn"] for one in told} == {said["turn"]}
-    echo, crash = (one.data["data"] for one in told[1:3])
+    assert {event.data["turn"] for event in turn_events} == {body["turn"]}
+    echo, crash = (event.data["data"] for event in turn_events[1:3])
     assert (echo["tool"], echo["success"], echo["code"]) == ("echo", True, None)
     assert (crash["tool"], crash["success"], crash["code"]) == ("crash", False, "internal_error")
     assert (await aviary.record(tool="echo")).id == echo["record"]
-    assert told[-1].data["data"] == {"output": {"text": "done"}}
-    assert [one.tool for one in await aviary.records(session=session)] == ["echo", "crash", "unlock"]
+    assert turn_events[-1].data["data"] == {"output": {"text": "done"}}
+    assert [record.tool for record in await aviary.records(session=session)] == ["echo", "crash", "unlock"]
 
 
 @pytest.mark.spec("P10")
 async def test_as_events_a_turn_is_told_to_its_end(ada: httpx2.AsyncClient) -> None:
     session = await make_session(ada, "kit")
-    assert [one.type for one in await turn(ada, session, "first")] == ["turn.started", "turn.ended"]
+    assert [event.type for event in await turn(ada, session, "first")] == ["turn.started", "turn.ended"]
     second = await turn(ada, session, {"say": 2})
-    assert [one.id for one in second] == ["3", "4"]
+    assert [event.id for event in second] == ["3", "4"]
     assert second[-1].data["data"] == {"output": 2}
 
 
@@ -74,11 +74,11 @@ async def test_a_turn_goes_on_when_its_client_leaves(parrot: Parrot, ada: httpx2
     session = await make_session(ada, "kit")
     async with following(
         ada, f"/v1/sessions/{session}/messages", "POST", json={"content": {"wait": True}}, headers=AS_EVENTS
-    ) as found:
-        assert (await anext(found)).type == "turn.started"
+    ) as stream:
+        assert (await anext(stream)).type == "turn.started"
     parrot.go.set()
-    async with following(ada, f"/v1/sessions/{session}/events", params={"after": 1}) as found:
-        assert (await anext(found)).type == "turn.ended"
+    async with following(ada, f"/v1/sessions/{session}/events", params={"after": 1}) as stream:
+        assert (await anext(stream)).type == "turn.ended"
     assert parrot.cut == 0
 
 
@@ -86,12 +86,12 @@ async def test_a_turn_goes_on_when_its_client_leaves(parrot: Parrot, ada: httpx2
 async def test_a_session_is_in_one_turn_at_a_time(parrot: Parrot, ada: httpx2.AsyncClient) -> None:
     session, other = await make_session(ada, "kit"), await make_session(ada, "kit")
     first = (await send(ada, session, {"wait": True})).json()
-    said = problem(await send(ada, session, "again"), 409, "turn_running")
-    assert first["turn"] in said["detail"]
+    body = problem(await send(ada, session, "again"), 409, "turn_running")
+    assert first["turn"] in body["detail"]
     assert (await send(ada, other, "there")).status_code == 202
     parrot.go.set()
-    async with following(ada, first["events"]) as found:
-        while (await anext(found)).type != "turn.ended":
+    async with following(ada, first["events"]) as stream:
+        while (await anext(stream)).type != "turn.ended":
             pass
     assert (await send(ada, session, "again")).status_code == 202
 
@@ -110,8 +110,8 @@ async def test_what_a_turn_ends_with_is_redacted_and_capped(ada: httpx2.AsyncCli
     assert "hunter" not in str(crashed)
     long = (await turn(ada, session, {"say": "long " * 1000}))[-1].data["data"]
     assert len(long["output"]) <= 2_000
-    kept = await ada.get(f"/v1/sessions/{session}/files{long['file']}")
-    assert kept.text == "long " * 1000
+    response = await ada.get(f"/v1/sessions/{session}/files{long['file']}")
+    assert response.text == "long " * 1000
 
 
 @pytest.mark.spec("P9", "P10")
@@ -119,11 +119,13 @@ async def test_a_message_that_is_sent_again_begins_one_turn(parrot: Parrot, ada:
     session = await make_session(ada, "kit")
     key = {"Idempotency-Key": "once"}
     first = await send(ada, session, "hello", headers=key)
-    again = await send(ada, session, "hello", headers=key)
-    assert (again.status_code, again.json()) == (202, first.json())
-    assert again.headers["idempotent-replayed"] == "true"
-    told = await ada.post(f"/v1/sessions/{session}/messages", json={"content": "hello"}, headers={**key, **AS_EVENTS})
-    assert [one.type for one in events_of(told.text)] == ["turn.started", "turn.ended"]
+    repeated = await send(ada, session, "hello", headers=key)
+    assert (repeated.status_code, repeated.json()) == (202, first.json())
+    assert repeated.headers["idempotent-replayed"] == "true"
+    response = await ada.post(
+        f"/v1/sessions/{session}/messages", json={"content": "hello"}, headers={**key, **AS_EVENTS}
+    )
+    assert [event.type for event in events_of(response.text)] == ["turn.started", "turn.ended"]
     problem(await send(ada, session, "other", headers=key), 422, "invalid_arguments")
     assert parrot.ran == 1
 
@@ -146,13 +148,13 @@ async def test_a_message_that_came_too_early_may_be_sent_again(parrot: Parrot, a
 @pytest.mark.spec("P10")
 async def test_a_deleted_session_ends_its_turn(parrot: Parrot, aviary: Site, ada: httpx2.AsyncClient) -> None:
     session = await make_session(ada, "kit")
-    async with following(ada, f"/v1/sessions/{session}/events") as found:
+    async with following(ada, f"/v1/sessions/{session}/events") as stream:
         await send(ada, session, {"call": "echo", "wait": True})
-        assert (await anext(found)).type == "turn.started"
-        assert (await anext(found)).type == "tool.executed"
+        assert (await anext(stream)).type == "turn.started"
+        assert (await anext(stream)).type == "tool.executed"
         await parrot.started.wait()
         assert (await ada.delete(f"/v1/sessions/{session}")).status_code == 204
-        assert [one async for one in found] == [], "the answer ends with the session"
+        assert [event async for event in stream] == [], "the answer ends with the session"
     await until(lambda: parrot.cut, "the turn to be cut off at once, and not with its next event")
     assert parrot.cut == 1
     problem(await send(ada, session, "hello"), 404, "not_found")
@@ -167,10 +169,10 @@ async def test_a_server_that_ends_cuts_turns_off_and_says_so(tmp_path: object) -
         session = await make_session(client, "kit")
         await send(client, session, {"wait": True})
         await parrot.started.wait()
-        async with following(client, f"/v1/sessions/{session}/events") as found:
-            assert (await anext(found)).type == "turn.started"
+        async with following(client, f"/v1/sessions/{session}/events") as stream:
+            assert (await anext(stream)).type == "turn.started"
             first.server.should_exit = True
-            assert [one async for one in found] == [], "who follows is sent away at once"
+            assert [event async for event in stream] == [], "who follows is sent away at once"
     assert parrot.cut == 1
     async with site(generator=parrot, store=store) as second, second.client() as client:
         error = (await events(client, session))[-1].data["data"]["error"]

@@ -40,10 +40,12 @@ def store(request: pytest.FixtureRequest, tmp_path: Any) -> str:
     return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/a.db"
 
 
-async def limited(here: Site, name: str = "carl", **more: Any) -> None:
+async def limited(server: Site, name: str = "carl", **more: Any) -> None:
     """Make a key with limits."""
-    who = Principal(name, org="acme", allowance=OWN)
-    _, here.keys[name] = await create_key(here.kernel, name, who, scopes=["capset:call", "capset:read"], **more)
+    principal = Principal(name, org="acme", allowance=OWN)
+    _, server.keys[name] = await create_key(
+        server.kernel, name, principal, scopes=["capset:call", "capset:read"], **more
+    )
 
 
 async def used(client: httpx2.AsyncClient, **query: str) -> dict[tuple[str, str, float], float | None]:
@@ -51,15 +53,15 @@ async def used(client: httpx2.AsyncClient, **query: str) -> dict[tuple[str, str,
     answer = await client.get("/v1/usage", params=query)
     assert answer.status_code == 200, answer.text
     items = answer.json()["items"]
-    for one in items:
-        assert one["left"] == (None if one["used"] is None else one["most"] - one["used"])
-    return {(one["subject"], one["resource"], one["most"]): one["used"] for one in items}
+    for entry in items:
+        assert entry["left"] == (None if entry["used"] is None else entry["most"] - entry["used"])
+    return {(row["subject"], row["resource"], row["most"]): row["used"] for row in items}
 
 
 async def test_a_caller_sees_what_it_has_used_and_has_left(store: str) -> None:
-    async with site(store=store, agents=[foreman, office], governance=GOVERNANCE) as here:
-        await limited(here)
-        async with here.client("carl") as client:
+    async with site(store=store, agents=[foreman, office], governance=GOVERNANCE) as server:
+        await limited(server)
+        async with server.client("carl") as client:
             usual = {("this server", "calls", 100.0): 0.0, ("this principal", "calls", 10.0): 0.0}
             models = {("this principal", "model_tokens", 1_000.0): 0.0, ("this principal", "model_cost", 2.5): 0.0}
             assert await used(client) == usual | models
@@ -70,7 +72,7 @@ async def test_a_caller_sees_what_it_has_used_and_has_left(store: str) -> None:
                 "", Principal("carl", org="acme"), agent="", agent_id=None, allowances=[("principal", OWN)], budgets=()
             )
             assert terms is not None
-            meter = UsageMeter(terms.usage, here.kernel.store, here.kernel.clock)
+            meter = UsageMeter(terms.usage, server.kernel.store, server.kernel.clock)
             for step in ("settled", "under way"):
                 await meter.reserve(step, AgentUsage(steps=1, tokens=400, cost=1.0))
             await meter.settle("settled", AgentUsage(tokens=300, cost=0.5))
@@ -88,27 +90,27 @@ async def test_a_caller_sees_what_it_has_used_and_has_left(store: str) -> None:
                 ("this session", "cost", 4.0): 0.0,
             }
             items = (await client.get("/v1/usage", params={"session": session})).json()["items"]
-            windows = {one["most"]: (one.get("window"), one["per"], one["scope"]) for one in items}
+            windows = {entry["most"]: (entry.get("window"), entry["per"], entry["scope"]) for entry in items}
             assert windows[2.0] == ("1h", "principal", "shared")
             assert windows[5.0] == ("1h", "principal", "process")
             assert windows[20.0] == (None, "session", "shared")
 
 
 async def test_others_are_seen_by_those_who_administer_or_audit() -> None:
-    async with site(agents=[foreman, office], governance=GOVERNANCE) as here:
-        await limited(here)
-        await here.key("boss", scopes=ADMIN)
-        await here.key("auditor", scopes=["capset:audit"])
-        await here.key("eve", org="evil", scopes=ADMIN)
-        await here.key("operator", org=None, scopes=ADMIN)
-        async with here.client("carl") as carl:
+    async with site(agents=[foreman, office], governance=GOVERNANCE) as server:
+        await limited(server)
+        await server.key("boss", scopes=ADMIN)
+        await server.key("auditor", scopes=["capset:audit"])
+        await server.key("eve", org="evil", scopes=ADMIN)
+        await server.key("operator", org=None, scopes=ADMIN)
+        async with server.client("carl") as carl:
             session = (await carl.post("/v1/sessions", json={"agent_id": "office"})).json()["id"]
             await call(carl, session, "stamp")
-            own = await used(carl)
+            usage = await used(carl)
             problem(await carl.get("/v1/usage", params={"principal": "boss"}), 403, "permission_denied")
         for name, more in (("boss", {}), ("auditor", {}), ("operator", {"org": "acme"})):
-            async with here.client(name) as client:
-                assert await used(client, principal="carl", **more) == own
+            async with server.client(name) as client:
+                assert await used(client, principal="carl", **more) == usage
                 agent = await used(client, principal="carl", kind="agent", **more)
                 assert [*agent] == [("this server", "calls", 100.0)], "another principal of the same id"
                 problem(
@@ -116,7 +118,7 @@ async def test_others_are_seen_by_those_who_administer_or_audit() -> None:
                     404 if name != "auditor" else 403,
                     "not_found" if name != "auditor" else "permission_denied",
                 )
-        async with here.client("eve") as eve:
+        async with server.client("eve") as eve:
             problem(await eve.get("/v1/usage", params={"principal": "carl", "org": "acme"}), 403, "permission_denied")
             theirs = await used(eve, principal="carl")
             assert theirs == {("this server", "calls", 100.0): 1.0}, "of their own carl, who has no key"
@@ -126,5 +128,5 @@ async def test_others_are_seen_by_those_who_administer_or_audit() -> None:
 
 
 async def test_nothing_is_said_where_nothing_is_limited() -> None:
-    async with site() as here, here.client() as client:
+    async with site() as server, server.client() as client:
         assert await used(client) == {}

@@ -26,18 +26,18 @@ async def test_runs_of_a_killed_worker_end_on_another(url: str, tmp_path: Path, 
     """A turn, a call whose effect is unknown then, and one that may be made again: all on record, in one chain."""
     notes = Notes(tmp_path / "notes")
     async with service_on(url, notes.path) as service:
-        with working(url, notes.path, DEAD=dead) as one:
-            await_start(one)
+        with working(url, notes.path, DEAD=dead) as worker:
+            await_start(worker)
             turn = await queued(service)
             broken = await queued(service, call=("linger", {"text": "four", "seconds": 60}))
-            again = await queued(service, call=("renew", {"text": "five"}))
+            renewed = await queued(service, call=("renew", {"text": "five"}))
             for deed in ("begin two", "begin four", "begin five"):
                 await notes.process_of(deed)
             with working(url, notes.path, DEAD=dead) as two:
                 await_start(two)
-                os.kill(one.pid, signal.SIGKILL)
+                os.kill(worker.pid, signal.SIGKILL)
                 killed = time.monotonic()
-                runs = [await ended(service, run) for run in (turn, broken, again)]
+                runs = [await ended(service, run) for run in (turn, broken, renewed)]
                 assert time.monotonic() - killed < 30
         assert [run.state for run in runs] == ["succeeded", "failed", "succeeded"], [run.outcome for run in runs]
         assert '"code":"interrupted"' in str(runs[1].outcome)
@@ -57,8 +57,8 @@ async def test_a_finished_call_is_not_made_again(url: str, tmp_path: Path) -> No
     notes = Notes(tmp_path / "notes")
     async with service_on(url, notes.path) as service:
         runs = service.kernel.store.runs
-        with working(url, notes.path, DEAD="3") as one:
-            await_start(one)
+        with working(url, notes.path, DEAD="3") as worker:
+            await_start(worker)
             done = await ended(service, await queued(service, call=("put", {"text": "one"})))
             assert done.state == "succeeded"
             undone = replace(done, state="running", due_at=done.created_at, outcome=None, ended_at=None, attempts=1)
@@ -75,14 +75,14 @@ async def test_a_run_waits_for_its_approval_while_workers_come_and_go(url: str, 
     notes = Notes(tmp_path / "notes")
     async with service_on(url, notes.path) as service:
         kernel = service.kernel
-        with working(url, notes.path, "default=1", ASKING="1") as one:
-            await_start(one)
+        with working(url, notes.path, "default=1", ASKING="1") as worker:
+            await_start(worker)
             turn = await queued(service)
             call = await queued(service, call=("burn", {"text": "three"}))
             for run in (turn, call):
                 assert (await ended(service, run, or_in=["waiting"])).state == "waiting"
-            one.send_signal(signal.SIGTERM)
-            assert one.wait(40) == 0
+            worker.send_signal(signal.SIGTERM)
+            assert worker.wait(40) == 0
         assert notes.deeds == ["put one"]
         for run in (turn, call):
             (record,) = (

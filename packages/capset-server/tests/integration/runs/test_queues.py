@@ -29,11 +29,11 @@ def engine_rows(url: str) -> list[str]:
         named = "SELECT tablename FROM pg_tables WHERE schemaname = 'capset_runs'"
         tables = [name for (name,) in connection.execute(named)]
         assert tables
-        found: list[str] = []
+        rows: list[str] = []
         for table in tables:
-            asked = sql.SQL("SELECT * FROM {}").format(sql.Identifier("capset_runs", table))
-            found += [f"{table} {row}" for row in connection.execute(asked)]
-        return found
+            query = sql.SQL("SELECT * FROM {}").format(sql.Identifier("capset_runs", table))
+            rows += [f"{table} {row}" for row in connection.execute(query)]
+        return rows
 
 
 async def lose(url: str, workflow: str) -> None:
@@ -45,8 +45,8 @@ async def lose(url: str, workflow: str) -> None:
                 count = file.execute("DELETE FROM workflow_status WHERE workflow_uuid = ?", [workflow]).rowcount
         else:
             with psycopg.connect(url) as connection:
-                asked = "DELETE FROM capset_runs.workflow_status WHERE workflow_uuid = %s"
-                count = connection.execute(asked, [workflow]).rowcount
+                statement = "DELETE FROM capset_runs.workflow_status WHERE workflow_uuid = %s"
+                count = connection.execute(statement, [workflow]).rowcount
         return count == 1
 
     await until(is_deleted, "the workflow to be in the tables of the engine")
@@ -59,21 +59,24 @@ async def test_limits_hold_over_two_workers(url: str, tmp_path: Path) -> None:
     """Two at once at most, three within six seconds; and what is queued lies in capset's own tables alone."""
     notes = Notes(tmp_path / "notes")
     async with service_on(url, notes.path) as service:
-        with working(url, notes.path, "a=2", "b=,3/6s") as one, working(url, notes.path, "a=2", "b=,3/6s") as two:
-            await_start(one, two)
+        with (
+            working(url, notes.path, "a=2", "b=,3/6s") as first_worker,
+            working(url, notes.path, "a=2", "b=,3/6s") as two,
+        ):
+            await_start(first_worker, two)
             calls = [("linger", {"text": f"{SECRET} {number}", "seconds": 0.4}) for number in range(7)]
             runs = [await queued(service, call=call, queue="a") for call in calls]
             rated = [await queued(service, call=("put", {"text": SECRET}), queue="b") for _ in range(5)]
             done = [await ended(service, run) for run in (*runs, *rated)]
             assert {run.state for run in done} == {"succeeded"}
-            for process in (one, two):
+            for process in (first_worker, two):
                 process.send_signal(signal.SIGTERM)
-            assert [await asyncio.to_thread(process.wait, 40) for process in (one, two)] == [0, 0]
-    most = now = 0
+            assert [await asyncio.to_thread(process.wait, 40) for process in (first_worker, two)] == [0, 0]
+    peak = now = 0
     for deed in notes.deeds:
         now += deed.startswith("begin") - deed.startswith("end")
-        most = max(most, now)
-    assert (most, now) == (2, 0)
+        peak = max(peak, now)
+    assert (peak, now) == (2, 0)
     begun = sorted(datetime.fromisoformat(str(run.begun_at)) for run in done[7:])
     late = [(after - before).total_seconds() for before, after in pairwise([begun[0], begun[3]])]
     assert late[0] > 3, "the fourth begins in the next window, and the first a moment after its own began"
@@ -91,12 +94,12 @@ async def test_a_run_is_queued_while_no_worker_is_there(url: str, tmp_path: Path
     async with service_on(url, notes.path) as service:
         run = await queued(service, call=("put", {"text": "one"}))
         other = await queued(service, call=("put", {"text": "two"}), queue="other")
-        with working(url, notes.path) as one:
-            await_start(one)
+        with working(url, notes.path) as worker:
+            await_start(worker)
             assert (await ended(service, run)).state == "succeeded"
-            seen = await service.kernel.store.runs.get(other.id)
-            assert seen is not None
-            assert seen.state == "queued"
+            other_run = await service.kernel.store.runs.get(other.id)
+            assert other_run is not None
+            assert other_run.state == "queued"
     assert notes.deeds == ["put one"]
 
 
@@ -107,8 +110,8 @@ async def test_what_the_engine_lost_is_handed_on_again(url: str, tmp_path: Path)
     """A run is lost while it is queued behind another: it begins all the same, and once."""
     notes = Notes(tmp_path / "notes")
     async with service_on(url, notes.path) as service:
-        with working(url, notes.path, "default=1", AGAIN="1") as one:
-            await_start(one)
+        with working(url, notes.path, "default=1", AGAIN="1") as worker:
+            await_start(worker)
             first = await queued(service, call=("linger", {"text": "one", "seconds": 4}))
             second = await queued(service, call=("put", {"text": "two"}))
             await notes.process_of("begin one")
@@ -124,8 +127,8 @@ async def test_what_an_unknown_worker_left_takes_no_place_in_a_queue(url: str, t
     """The store was restored to a time before that worker: the queue's one place is free again all the same."""
     notes = Notes(tmp_path / "notes")
     async with service_on(url, notes.path) as service:
-        with working(url, notes.path, "default=1") as one:
-            await_start(one)
+        with working(url, notes.path, "default=1") as first_worker:
+            await_start(first_worker)
             lost = await queued(service, call=("linger", {"text": "one", "seconds": 60}))
             await notes.process_of("begin one")
         for worker in await service.kernel.store.workers.list():

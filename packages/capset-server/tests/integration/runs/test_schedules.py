@@ -21,9 +21,9 @@ from tests.helpers.server.runs.working import ADA, PAST, scheduled, service_on
 
 async def look(service: Service, row: ScheduleRow) -> ScheduleRow:
     """Return a schedule as it is now."""
-    found = await service.kernel.store.schedules.get(row.id)
-    assert found is not None
-    return found
+    schedule = await service.kernel.store.schedules.get(row.id)
+    assert schedule is not None
+    return schedule
 
 
 @pytest.mark.spec("D17")
@@ -73,26 +73,28 @@ def test_the_next_time_is_always_later(minute: int, hour: int, seconds: int) -> 
 def test_what_is_no_time_is_refused_by_its_field(cron: str, zone: str, field: str) -> None:
     with pytest.raises(InvalidArguments) as refused:
         next_time(cron, zone, PAST)
-    assert [one.path for one in refused.value.fields] == [field]
+    assert [error.path for error in refused.value.fields] == [field]
 
 
 @pytest.mark.realtime
 @pytest.mark.spec("D17", "D18")
 async def test_a_due_time_queues_one_run_however_many_look(url: str, tmp_path: Path) -> None:
     """Times that have passed have one run together; sessions of those that were late are deleted again."""
-    async with service_on(url, tmp_path / "notes") as one, service_on(url, tmp_path / "notes") as two:
-        row = await scheduled(one)
-        other = await scheduled(one, queue="other")
-        told = await asyncio.gather(*[queue_due(service, ["default"]) for service in (one, two, one, two)])
-        assert sum(told) == 1
-        runs = (await one.kernel.store.runs.list(RunQuery("acme", "ada"))).items
+    async with service_on(url, tmp_path / "notes") as first_service, service_on(url, tmp_path / "notes") as two:
+        row = await scheduled(first_service)
+        other = await scheduled(first_service, queue="other")
+        counts = await asyncio.gather(
+            *[queue_due(service, ["default"]) for service in (first_service, two, first_service, two)]
+        )
+        assert sum(counts) == 1
+        runs = (await first_service.kernel.store.runs.list(RunQuery("acme", "ada"))).items
         assert [(run.state, run.queue, run.content) for run in runs] == [("queued", "default", '"Go on."')]
-        found = await look(one, row)
-        assert (found.last_run, found.problem) == (runs[0].id, None)
-        assert str(found.next_at) > one.kernel.now() > str(found.last_at) > PAST
+        schedule = await look(first_service, row)
+        assert (schedule.last_run, schedule.problem) == (runs[0].id, None)
+        assert str(schedule.next_at) > first_service.kernel.now() > str(schedule.last_at) > PAST
         assert await queue_due(two, ["default"]) == 0, "not before the next time"
-        assert (await look(one, other)).last_run is None, "another queue's workers see to it"
-        assert len(await one.kernel.store.events.latest([runs[0].session])) == 1
+        assert (await look(first_service, other)).last_run is None, "another queue's workers see to it"
+        assert len(await first_service.kernel.store.events.latest([runs[0].session])) == 1
 
 
 @pytest.mark.spec("D18")
@@ -103,13 +105,13 @@ async def test_a_time_is_left_out_while_the_run_before_has_not_ended(url: str, t
         first = await look(service, row)
         assert await store.schedules.change(first, replace(first, next_at=PAST))
         assert await queue_due(service, ["default"]) == 0
-        found = await look(service, row)
-        assert found.problem == f"the run {first.last_run} has not ended"
-        assert (found.last_run, str(found.next_at) > PAST) == (first.last_run, True)
+        schedule = await look(service, row)
+        assert schedule.problem == f"the run {first.last_run} has not ended"
+        assert (schedule.last_run, str(schedule.next_at) > PAST) == (first.last_run, True)
         run = await store.runs.get(str(first.last_run))
         assert run is not None
         assert await store.runs.change(run, replace(run, state="succeeded", due_at=None))
-        assert await store.schedules.change(found, replace(found, next_at=PAST))
+        assert await store.schedules.change(schedule, replace(schedule, next_at=PAST))
         assert await queue_due(service, ["default"]) == 1
         assert (await look(service, row)).problem is None
 
@@ -121,11 +123,11 @@ async def test_a_schedule_is_left_to_workers_that_know_its_caller(url: str, tmp_
         unknown = await scheduled(insecure)
         secure = Service(other.kernel, other.registry)
         _, key = await create_key(other.kernel, "ada", ADA.principal, scopes=["capset:call"])
-        known = await scheduled(insecure, by=await secure.callers.identify(f"Bearer {key}"))
+        keyed = await scheduled(insecure, by=await secure.callers.identify(f"Bearer {key}"))
         assert await queue_due(secure, ["default"]) == 1
-        assert (await look(insecure, known)).last_run is not None
-        found = await look(insecure, unknown)
-        assert (found.next_at, "--insecure" in str(found.problem)) == (PAST, True)
+        assert (await look(insecure, keyed)).last_run is not None
+        schedule = await look(insecure, unknown)
+        assert (schedule.next_at, "--insecure" in str(schedule.problem)) == (PAST, True)
         assert await queue_due(insecure, ["default"]) == 1
         assert (await look(insecure, unknown)).problem is None
 
@@ -141,10 +143,10 @@ async def test_what_cannot_be_queued_says_why_and_is_tried_at_the_next_time(
         assert await service.kernel.store.schedules.change(stored, replace(stored, timezone="Nowhere/Here"))
         monkeypatch.setattr(schedules, "UNFINISHED_RUNS", 0)
         assert await queue_due(service, ["default"]) == 0
-        found = await look(service, gone)
-        assert (found.next_at, "timezone" in str(found.problem)) == (None, True)
-        found = await look(service, full)
-        assert (str(found.next_at) > PAST, "unfinished" in str(found.problem)) == (True, True)
+        schedule = await look(service, gone)
+        assert (schedule.next_at, "timezone" in str(schedule.problem)) == (None, True)
+        schedule = await look(service, full)
+        assert (str(schedule.next_at) > PAST, "unfinished" in str(schedule.problem)) == (True, True)
         paused = await pause_schedule(service, ADA, full.id, is_paused=True)
         assert await pause_schedule(service, ADA, full.id, is_paused=True) == paused
         assert paused.next_at is None

@@ -60,15 +60,17 @@ async def test_a_worker_without_a_model_leaves_turns_to_others(tmp_path: Path, m
         session = await server.new_session(ADA, "scribe")
         begun = await server.turns.begin(ADA, session, "Go on.", "c-1")
         await server.turns.turns.wait(begun.turn)
-        (asked,) = (await server.kernel.store.approvals.list(ApprovalQuery("acme"))).items
+        (request,) = (await server.kernel.store.approvals.list(ApprovalQuery("acme"))).items
         async with worker_of(Service(kernel, server.registry, anyone=ADA)) as engine:
-            await server.kernel.approvals.decide(asked.id, Answer(approved=True), by=Principal("eve", org="acme"))
+            await server.kernel.approvals.decide(request.id, Answer(approved=True), by=Principal("eve", org="acme"))
             turn = await queued(server)
             call = await queued(server, call=("put", {"text": "call"}))
             assert (await ended(server, call)).state == "succeeded"
             await asyncio.sleep(1.5)  # for longer than it is from one look to the next
             assert (await look_at(server, turn)).state == "queued"
-            types = [one.type for one in (await server.kernel.store.events.read(session.id, after=0, limit=99)).items]
+            types = [
+                event.type for event in (await server.kernel.store.events.read(session.id, after=0, limit=99)).items
+            ]
             assert types[-1] == "turn.suspended"
             assert engine.queued == [call.id], "or it would count in the rate of the queue"
         assert await server.turns.turns.continue_due() == 1

@@ -73,29 +73,29 @@ async def test_no_one_waits_for_others_that_take_almost_nothing_unless_the_loop_
 async def test_unknown_callers_are_one_share_beside_organisations_and_one_each_among_themselves() -> None:
     shares = FairShares(RequestLimits())
     now = time.perf_counter()
-    known = shares.enter(Principal("a", org="a"))
+    org_share = shares.enter(Principal("a", org="a"))
     many = [shares.enter_unknown(f"10.0.0.{number}") for number in range(100)]
     busy = shares.enter_unknown("10.0.1.1")
-    known.charge(0.05, now)
+    org_share.charge(0.05, now)
     for share in many:
         share.charge(0.002, now)
     busy.charge(0.02, now)
-    assert not known.must_wait(now), "a hundred addresses are no hundred organisations"
+    assert not org_share.must_wait(now), "a hundred addresses are no hundred organisations"
     assert all(share.must_wait(now) for share in (*many, busy)), "together they have had more"
-    known.charge(1.0, now)
+    org_share.charge(1.0, now)
     assert [many[0].must_wait(now), busy.must_wait(now)] == [False, True], "among themselves, each is a share"
 
 
 async def test_those_who_ask_whether_a_server_is_well_answer_for_themselves_alone() -> None:
     shares, now = FairShares(RequestLimits()), time.perf_counter()
-    known, unknown = shares.enter(Principal("a", org="a")), shares.enter_unknown("10.0.0.1")
+    org_share, unknown = shares.enter(Principal("a", org="a")), shares.enter_unknown("10.0.0.1")
     flood, watch = (shares.enter_unknown(f"10.0.0.{number}", asks_health=True) for number in (2, 3))
-    known.charge(0.01, now)
+    org_share.charge(0.01, now)
     unknown.charge(0.05, now)
     watch.charge(0.002, now)
-    assert [share.must_wait(now) for share in (known, unknown, watch)] == [False, True, False]
+    assert [share.must_wait(now) for share in (org_share, unknown, watch)] == [False, True, False]
     flood.charge(0.1, now)
-    assert [share.must_wait(now) for share in (known, unknown, watch, flood)] == [False, False, False, True]
+    assert [share.must_wait(now) for share in (org_share, unknown, watch, flood)] == [False, False, False, True]
 
 
 async def test_what_threads_do_for_a_request_is_charged_to_its_caller() -> None:
@@ -244,9 +244,9 @@ async def spin(times: int) -> int:
 
 
 async def test_another_organisation_is_served_beside_one_that_takes_all_it_can() -> None:
-    async with site(Capability("spin", description="Spins.", tools=[spin])) as here:
-        await here.key("mallory", org="mallory")
-        async with here.client("mallory") as mallory, here.client("ada") as ada:
+    async with site(Capability("spin", description="Spins.", tools=[spin])) as server:
+        await server.key("mallory", org="mallory")
+        async with server.client("mallory") as mallory, server.client("ada") as ada:
             session = await make_session(mallory, "spin")
             agent = (await ada.post("/v1/agents", json={"name": "mine"})).json()["id"]
             ended, answered = asyncio.Event(), 0
@@ -271,7 +271,7 @@ async def test_another_organisation_is_served_beside_one_that_takes_all_it_can()
 
 
 async def test_others_are_served_beside_a_flood_of_questions_whether_the_server_is_well() -> None:
-    async with site() as here, here.client(None) as stranger, here.client("ada") as ada:
+    async with site() as server, server.client(None) as stranger, server.client("ada") as ada:
         ended, answered = asyncio.Event(), 0
 
         async def attack() -> None:

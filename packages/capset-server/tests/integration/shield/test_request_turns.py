@@ -20,10 +20,10 @@ pytestmark = [pytest.mark.anyio, pytest.mark.spec("P35", "T31")]
 
 async def test_turns_go_round() -> None:
     turns, order = Turns(3_600), list[str]()
-    who = {name: Principal(name, org=name[0]) for name in ("a1", "a2", "b1")}
+    principals = {name: Principal(name, org=name[0]) for name in ("a1", "a2", "b1")}
 
     async def work(name: str) -> None:
-        async with turns.take(who[name]):
+        async with turns.take(principals[name]):
             order.append(name)
             await moment(0.001)
 
@@ -37,8 +37,8 @@ async def test_turns_go_round() -> None:
 
 
 async def test_a_turn_that_does_not_come_is_given_up_and_taken_from_nobody() -> None:
-    turns, who = Turns(0.05), Principal("a", org="a")
-    async with turns.take(who):
+    turns, principal = Turns(0.05), Principal("a", org="a")
+    async with turns.take(principal):
         with pytest.raises(HttpRefusal, match="turn"):
             async with turns.take(Principal("b", org="a")):
                 raise AssertionError("it is not free")
@@ -73,21 +73,21 @@ async def test_work_that_takes_turns_is_let_in_when_what_came_before_it_is_done(
 
 
 async def test_a_turn_that_is_not_let_in_is_the_next_ones() -> None:
-    turns, who = Turns(3_600), Principal("a", org="a")
+    turns, principal = Turns(3_600), Principal("a", org="a")
 
     async def refuse() -> None:
         raise HttpRefusal(503, "overloaded", "no")
 
     with pytest.raises(HttpRefusal, match="no"):
-        await turns.begin(who, admit=refuse)
-    async with turns.take(who):
+        await turns.begin(principal, admit=refuse)
+    async with turns.take(principal):
         pass
 
 
 async def test_a_turn_ends_after_its_time_though_its_work_goes_on() -> None:
-    turns, who = Turns(3_600), Principal("a", org="a")
-    await turns.begin(who, most=0.01)
-    async with turns.take(who):
+    turns, principal = Turns(3_600), Principal("a", org="a")
+    await turns.begin(principal, max_seconds=0.01)
+    async with turns.take(principal):
         pass
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spec("P35")
 async def test_no_caller_is_held_to_a_part_of_the_server() -> None:
     bed = Sleeper()
     limits = RequestLimits(shield=False, connections=2, memory=1, body=10_000)
-    async with site(bed.capability(), limits=limits) as here, here.client() as ada:
+    async with site(bed.capability(), limits=limits) as server, server.client() as ada:
         session = await make_session(ada, "kit", "bed")
         async with asyncio.TaskGroup() as calls:
             sleeping = [calls.create_task(call(ada, session, "sleep")) for _ in range(3)]
@@ -28,10 +28,10 @@ async def test_no_caller_is_held_to_a_part_of_the_server() -> None:
 
 
 async def test_what_is_no_http_gets_the_answer_of_uvicorn() -> None:
-    async with site(limits=RequestLimits(shield=False)) as here:
-        async with line(here) as there:
-            await there.send(b"nonsense\r\n\r\n")
-            assert (await there.answer()).body == b"Invalid HTTP request received."
-        async with line(here) as there:
-            await there.send(request(here, "GET", "/v1/healthz", key=None))
-            assert (await there.answer()).status == 200
+    async with site(limits=RequestLimits(shield=False)) as server:
+        async with line(server) as connection:
+            await connection.send(b"nonsense\r\n\r\n")
+            assert (await connection.answer()).body == b"Invalid HTTP request received."
+        async with line(server) as connection:
+            await connection.send(request(server, "GET", "/v1/healthz", key=None))
+            assert (await connection.answer()).status == 200

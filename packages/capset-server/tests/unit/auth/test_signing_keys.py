@@ -27,7 +27,7 @@ async def test_what_is_encrypted_is_for_one_purpose_and_unchanged() -> None:
     assert await decrypt(keys, "one", text) == b"secret"
     assert await decrypt(keys, "two", text) is None
     assert await decrypt(FixedKey(NEW), "one", text) is None
-    others = [text[:at] + ("A" if one != "A" else "B") + text[at + 1 :] for at, one in enumerate(text)]
+    others = [text[:at] + ("A" if character != "A" else "B") + text[at + 1 :] for at, character in enumerate(text)]
     for other in (*others, text[:-1], f"{text}A", f"{text}=", f"{text}\n", f"!{text}", "", "A", "AAAA", "ä"):
         assert await decrypt(keys, "one", other) is None, other
 

@@ -93,9 +93,9 @@ def test_what_a_form_shows_comes_back(agent: dict[str, Any], entries: list[Any])
 
 @pytest.mark.spec("N10")
 def test_every_field_that_can_be_written_is_in_the_form() -> None:
-    shown = show_agent(form_of({}, {}), {}, (), ["mcp_servers"])
+    view = show_agent(form_of({}, {}), {}, (), ["mcp_servers"])
     apart = {"instructions", "capabilities", "status"}
-    assert set(shown.fields) == {one.name for one in AGENT_FIELDS} - apart
+    assert set(view.fields) == {field.name for field in AGENT_FIELDS} - apart
     assert "mcp_servers" not in show_agent(form_of({}, {}), {}, (), []).fields
 
 
@@ -108,7 +108,7 @@ def test_a_patch_makes_one_agent_of_another(before: dict[str, Any], after: dict[
 def test_a_null_that_no_patch_can_say_is_named() -> None:
     with pytest.raises(InvalidArguments) as refused:
         patch_between({"name": "a"}, {"name": "a", "static_context": {"x": None}})
-    assert [one.path for one in refused.value.fields or ()] == ["static_context"]
+    assert [field.path for field in refused.value.fields or ()] == ["static_context"]
     same = {"static_context": {"x": None, "y": 1}}
     assert patch_between(same, {"static_context": {"x": None, "y": 2}}) == {"static_context": {"y": 2}}
 
@@ -135,20 +135,20 @@ def test_what_cannot_be_read_is_named_and_stays_in_the_form() -> None:
     }
     form = Form([(name, wrong.get(name, value)) for name, value in form.pairs])
     typed = read_agent(form, DETAILS, {"name": "a", "static_context": {"a": 1}})
-    assert sorted(one.path.replace("/", ".") for one in typed.problems) == [
+    assert sorted(issue.path.replace("/", ".") for issue in typed.problems) == [
         "allowance.run.calls",
         "capabilities.0.config.port",
         "capabilities.0.rename",
         "static_context",
     ]
     assert typed.agent["static_context"] == {"a": 1}, "as before"
-    shown = show_agent(form, DETAILS, typed.problems, ())
-    context, (kit,) = shown.fields["static_context"], shown.capabilities
+    view = show_agent(form, DETAILS, typed.problems, ())
+    context, (kit,) = view.fields["static_context"], view.capabilities
     assert (context.value, bool(context.error)) == ("{", True)
-    port = next(one for one in kit.config if one.label == "Port")
+    port = next(field for field in kit.config if field.label == "Port")
     assert (port.value, port.error) == ("many", "a whole number is expected")
     assert (kit.rename, bool(kit.errors["rename"])) == ("look", True)
-    assert shown.more_is_open
+    assert view.more_is_open
 
 
 @pytest.mark.spec("N10")
@@ -169,14 +169,17 @@ def test_problems_of_rest_stand_at_their_fields() -> None:
         Field("capabilities.1", "unknown"),
         Field("capabilities.1.config", "nothing"),
     ]
-    shown = show_agent(form_of(agent, DETAILS), DETAILS, problems, ())
-    assert (shown.fields["name"].error, shown.fields["tags"].error) == ("a pattern", "shorter")
-    assert shown.fields["allowance"].fields[0].error == "a limit"
-    assert shown.instructions[0].error == "less"
-    kit, gone = shown.capabilities
-    assert next(one for one in kit.config if one.label == "Place").fields[0].error == "a village (did you mean town?)"
-    assert [one.expected for one in kit.problems] == ["a config"]
-    assert ([one.expected for one in gone.problems], gone.errors) == (["unknown"], {"config": "nothing"})
+    view = show_agent(form_of(agent, DETAILS), DETAILS, problems, ())
+    assert (view.fields["name"].error, view.fields["tags"].error) == ("a pattern", "shorter")
+    assert view.fields["allowance"].fields[0].error == "a limit"
+    assert view.instructions[0].error == "less"
+    kit, gone = view.capabilities
+    assert (
+        next(field for field in kit.config if field.label == "Place").fields[0].error
+        == "a village (did you mean town?)"
+    )
+    assert [issue.expected for issue in kit.problems] == ["a config"]
+    assert ([issue.expected for issue in gone.problems], gone.errors) == (["unknown"], {"config": "nothing"})
 
 
 @pytest.mark.spec("N10")

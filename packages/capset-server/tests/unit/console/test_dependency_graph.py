@@ -9,23 +9,23 @@ from capset_server.console.dependency_graph import WIDTH, draw_graph
 
 def test_each_stands_after_all_that_need_it() -> None:
     graph = draw_graph("a", {"a": ["b", "d"], "b": ["c"], "c": ["d"], "d": []})
-    at = {one.id: one.x for one in graph.boxes}
+    at = {box.id: box.x for box in graph.boxes}
     assert sorted(at, key=at.__getitem__) == ["a", "b", "c", "d"]
-    assert len({one.x for one in graph.boxes}) == 4
+    assert len({box.x for box in graph.boxes}) == 4
     assert len(graph.arrows) == 4
-    assert all(one.x2 > one.x1 for one in graph.arrows)
-    assert max(one.x for one in graph.boxes) + WIDTH <= graph.width
+    assert all(arrow.x2 > arrow.x1 for arrow in graph.arrows)
+    assert max(box.x for box in graph.boxes) + WIDTH <= graph.width
 
 
 def test_boxes_of_one_layer_do_not_overlap_and_long_names_are_cut() -> None:
     long = "x" * 60
     graph = draw_graph("a", {"a": ["b", "c", long]})
-    ys = sorted(one.y for one in graph.boxes if one.x > graph.boxes[0].x)
+    ys = sorted(box.y for box in graph.boxes if box.x > graph.boxes[0].x)
     assert all(after - before >= 34 for before, after in pairwise(ys))
-    (cut,) = [one for one in graph.boxes if one.id == long]
+    (cut,) = [box for box in graph.boxes if box.id == long]
     assert (len(cut.label), cut.label[-1]) == (24, "…")
 
 
 def test_a_circle_ends() -> None:
     graph = draw_graph("a", {"a": ["b"], "b": ["a", "c"], "c": ["b"]})
-    assert [one.id for one in graph.boxes] == ["a", "b", "c"]
+    assert [box.id for box in graph.boxes] == ["a", "b", "c"]

@@ -52,7 +52,7 @@ def test_bars_stand_on_the_ground_and_the_highest_fills_the_picture() -> None:
 
 def test_series_have_a_value_for_every_bucket() -> None:
     counts = count_series(SUMMARY, "outcomes")
-    assert [(one["label"], one["values"]) for one in counts["series"]] == [
+    assert [(series["label"], series["values"]) for series in counts["series"]] == [
         ("succeeded", [6, 0, 0]),
         ("failed", [1, 0, 0]),
         ("denied", [1, 0, 0]),

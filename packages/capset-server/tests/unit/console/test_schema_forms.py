@@ -45,20 +45,20 @@ DATA = st.fixed_dictionaries(
 
 
 def sent(fields: tuple[FormField, ...]) -> list[tuple[str, str]]:
-    return [pair for one in fields for pair in (sent(one.fields) if one.fields else [(one.name, one.value)])]
+    return [pair for field in fields for pair in (sent(field.fields) if field.fields else [(field.name, field.value)])]
 
 
 @given(DATA)
 def test_what_a_form_shows_comes_back(data: dict[str, Any]) -> None:
     fields = fields_of(SCHEMA, data)
     assert values_of(SCHEMA, Form(sent(fields))) == data
-    chosen = next(one for one in fields if one.kind == "choice")
+    chosen = next(field for field in fields if field.kind == "choice")
     assert chosen.value in ("", *dict(chosen.choices)), "a browser would send another one"
 
 
 def test_kinds_follow_the_schema() -> None:
-    found = {one.name: one.kind for one in fields_of(SCHEMA)}
-    assert found == {
+    kinds = {field.name: field.kind for field in fields_of(SCHEMA)}
+    assert kinds == {
         "arguments/name": "text",
         "arguments/text~1~0": "long",
         "arguments/count": "integer",
@@ -77,7 +77,7 @@ def test_what_fits_no_kind_is_named() -> None:
     form = Form([("arguments/count", "many"), ("arguments/rows", "[1"), ("arguments/price", "true")])
     with pytest.raises(InvalidArguments) as refused:
         values_of(SCHEMA, form)
-    assert {one.path: one.expected for one in refused.value.fields} == {
+    assert {error.path: error.expected for error in refused.value.fields} == {
         "count": "a whole number is expected",
         "rows": "JSON is expected",
         "price": "a number is expected",
@@ -87,7 +87,7 @@ def test_what_fits_no_kind_is_named() -> None:
 def test_a_form_that_was_refused_is_shown_as_it_was_sent() -> None:
     form = Form([("arguments/count", "many"), ("arguments/address/city", "Rome")])
     errors = [Field("arguments.count", "a whole number"), Field("address.city", "a village")]
-    fields = {one.name: one for one in fields_of(SCHEMA, errors=errors, form=form)}
+    fields = {field.name: field for field in fields_of(SCHEMA, errors=errors, form=form)}
     assert (fields["arguments/count"].value, fields["arguments/count"].error) == ("many", "a whole number")
     assert fields["arguments/address"].fields[0].error == "a village"
 
@@ -112,5 +112,5 @@ def test_schemas_with_nothing_to_show_are_taken(schema: dict[str, Any]) -> None:
 def test_schemas_of_true_and_false_are_shown(part: dict[str, Any], kind: str) -> None:
     """Servers in Rust, for example, write ``true`` for any value."""
     schema = {"type": "object", "properties": {"a": part}, "$defs": {"anything": True}}
-    assert [one.kind for one in fields_of(schema)] == [kind]
-    assert [one.name for one in arguments(schema)] == ["a"]
+    assert [field.kind for field in fields_of(schema)] == [kind]
+    assert [field.name for field in arguments(schema)] == ["a"]

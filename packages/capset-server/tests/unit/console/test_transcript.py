@@ -27,7 +27,7 @@ class Talk:
 
     def said(self) -> list[str]:
         """Return the texts of the turn."""
-        return [one.text for one in self.conversation.turns["t"].entries]
+        return [entry.text for entry in self.conversation.turns["t"].entries]
 
 
 @pytest.mark.spec("N12")
@@ -55,7 +55,7 @@ def test_an_answer_that_broke_off_is_taken_back_and_no_other() -> None:
     talk.add("reasoning.delta", step=1, part=0, text="gone")
     talk.add("text.delta", step=1, part=1, text="gone too")
     changes = talk.add("text.discarded", step=1)
-    assert [one.text for one in changes.removed] == ["gone too", "gone"]
+    assert [entry.text for entry in changes.removed] == ["gone too", "gone"]
     assert changes.changed == [], "nothing that was removed is drawn again"
     talk.add("text.delta", step=1, part=0, text="new")
     assert talk.said() == ["kept", "", "The answer broke off, and the model is asked again.", "new"]
@@ -77,7 +77,7 @@ def test_durations_belong_to_the_calls_of_their_records(executed_first: bool) ->
         for step in steps if executed_first else reversed(steps):
             step()
     turn = talk.conversation.turns["t"]
-    assert [turn.durations[one.data["record"]] for one in turn.entries] == [1, 2]
+    assert [turn.durations[entry.data["record"]] for entry in turn.entries] == [1, 2]
 
 
 @pytest.mark.spec("N12")
@@ -95,7 +95,7 @@ def test_events_that_are_not_kept_and_those_of_tomorrow_break_nothing() -> None:
     talk.add("tool.result", call="x", tool="echo", success=False, record=None, code="gone", text="no")
     talk.add("tomorrow.happened", anything=1)
     assert talk.conversation.gap == (1, 7)
-    assert [one.kind for one in talk.conversation.turns["t"].entries] == ["call"]
+    assert [entry.kind for entry in talk.conversation.turns["t"].entries] == ["call"]
 
 
 @pytest.mark.spec("N12")
@@ -123,7 +123,7 @@ def test_a_time_line_has_steps_calls_and_waits() -> None:
     talk.add("usage", step=1, input_tokens=5, output_tokens=6, second=15)
     talk.add("turn.ended", output=preview(None), second=15)
     line = timeline_of(talk.events)
-    assert [(one.title, one.begin, one.seconds) for one in line.bars] == [
+    assert [(bar.title, bar.begin, bar.seconds) for bar in line.bars] == [
         ("model, step 1", 0, 2),
         ("waits for an approval", 3, 10),
         ("pay", 13.5, 0.5),

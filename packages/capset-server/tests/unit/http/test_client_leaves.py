@@ -17,20 +17,20 @@ async def leave() -> Message:
     return {"type": "http.disconnect"}
 
 
-async def watched(left: asyncio.Event | None = None) -> None:
+async def watched(ended: asyncio.Event | None = None) -> None:
     with DisconnectWatch(leave):
         try:
             await asyncio.Event().wait()
         finally:
-            if left is not None:
-                left.set()
+            if ended is not None:
+                ended.set()
 
 
 async def test_the_work_of_a_client_that_leaves_ends_in_gone_and_its_task_goes_on() -> None:
-    left = asyncio.Event()
+    ended = asyncio.Event()
     with pytest.raises(ClientLeft):
-        await asyncio.wait_for(watched(left), 60)
-    assert left.is_set()
+        await asyncio.wait_for(watched(ended), 60)
+    assert ended.is_set()
     task = asyncio.current_task()
     assert task is not None
     with pytest.raises(ClientLeft):

@@ -70,7 +70,7 @@ def test_a_path_is_of_the_route_that_spells_out_most_of_it(path: str, template: 
 async def test_direct_routes_come_first_and_leave_all_others_to_the_application(
     method: str, path: str, answered: str
 ) -> None:
-    said: list[str] = []
+    answers: list[str] = []
 
     async def receive() -> Any:
         raise AssertionError
@@ -79,11 +79,11 @@ async def test_direct_routes_come_first_and_leave_all_others_to_the_application(
         raise AssertionError
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        said.append("app")
+        answers.append("app")
 
     def answering(name: str) -> Any:
         async def answer(id: str | None, scope: Any, receive: Any, send: Any) -> None:
-            said.append(f"{name} of {id}")
+            answers.append(f"{name} of {id}")
 
         return answer
 
@@ -97,4 +97,4 @@ async def test_direct_routes_come_first_and_leave_all_others_to_the_application(
     )
     scope = {"type": "http", "method": method, "path": path, KEY: RequestContext("c", {}, route=ROUTES.of(path))}
     await direct(scope, receive, send)
-    assert said == [answered]
+    assert answers == [answered]

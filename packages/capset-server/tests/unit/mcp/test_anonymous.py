@@ -18,13 +18,13 @@ from tests.helpers.server.mcp.support import KIT, text_of
 async def test_who_is_not_known_is_shown_nothing_and_refused_on_record(must_be_known: bool) -> None:
     governance = Governance(require_auth=must_be_known)
     agent = Agent("tester", uses=[Capability("kit", tools=KIT)])
-    who = Principal.anonymous()
-    async with Kernel("memory://", governance=governance) as kernel, kernel.open(agent, principal=who) as session:
+    principal = Principal.anonymous()
+    async with Kernel("memory://", governance=governance) as kernel, kernel.open(agent, principal=principal) as session:
         exchange = Exchange(session)
         async with Client(make_server(lambda: exchange)) as client:
-            listed = {one.name for one in (await client.list_tools()).tools}
-            assert ("echo" in listed) is not must_be_known
-            assert bool(listed) is not must_be_known
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert ("echo" in names) is not must_be_known
+            assert bool(names) is not must_be_known
             if must_be_known:
                 refused = await client.call_tool("echo", {"text": "hi"})
                 assert refused.is_error

@@ -30,16 +30,16 @@ def nobody_is_paid_yet() -> None:
     paid.clear()
 
 
-async def called(here: Bench, approval: Any = None, to: str = "bob") -> CallToolResult:
-    return await with_meta(here, to, {} if approval is None else {APPROVAL: approval})
+async def called(workbench: Bench, approval: Any = None, to: str = "bob") -> CallToolResult:
+    return await with_meta(workbench, to, {} if approval is None else {APPROVAL: approval})
 
 
-async def with_meta(here: Bench, to: str, said: dict[str, Any]) -> CallToolResult:
-    return await here.client.call_tool("pay", {"to": to}, meta=cast("RequestParamsMeta", said))
+async def with_meta(workbench: Bench, to: str, meta: dict[str, Any]) -> CallToolResult:
+    return await workbench.client.call_tool("pay", {"to": to}, meta=cast("RequestParamsMeta", meta))
 
 
-async def asked(here: Bench) -> str:
-    result = await called(here)
+async def asked(workbench: Bench) -> str:
+    result = await called(workbench)
     assert result.is_error
     assert result.meta is not None
     return result.meta[f"{PREFIX}error"]["approval"]
@@ -48,47 +48,47 @@ async def asked(here: Bench) -> str:
 @pytest.mark.spec("G18")
 async def test_a_plain_call_is_refused_approved_and_made_again(era: Era) -> None:
     """As a model makes it, which knows nothing of ``_meta``."""
-    async with bench(era, pay) as here:
-        first = await called(here)
+    async with bench(era, pay) as workbench:
+        first = await called(workbench)
         assert first.is_error is True
         assert first.meta is not None
         error = first.meta[f"{PREFIX}error"]
         assert error["code"] == "approval_required"
         request = error["approval"]
         assert f"The request is {request}; once it is approved, make the same call again." in text_of(first)
-        early = await called(here)
+        early = await called(workbench)
         assert early.meta is not None
         assert early.meta[f"{PREFIX}error"]["approval"] == request
         assert paid == []
-        await here.kernel.approvals.decide(request, Answer(approved=True), by=BOSS)
-        assert text_of(await called(here)) == "bob is paid"
-        again = await called(here, request)
-        assert again.is_error is True
-        assert "code: approval_void" in text_of(again)
+        await workbench.kernel.approvals.decide(request, Answer(approved=True), by=BOSS)
+        assert text_of(await called(workbench)) == "bob is paid"
+        repeated = await called(workbench, request)
+        assert repeated.is_error is True
+        assert "code: approval_void" in text_of(repeated)
         assert paid == ["bob"]
-        records = await here.records()
-        assert [one.outcome for one in records] == ["denied", "denied", "succeeded", "rejected"]
-        assert {one.approval for one in records} == {request}
+        records = await workbench.records()
+        assert [record.outcome for record in records] == ["denied", "denied", "succeeded", "rejected"]
+        assert {record.approval for record in records} == {request}
 
 
 @pytest.mark.spec("G17")
 async def test_a_clients_word_is_no_approval(era: Era) -> None:
-    async with bench(era, pay) as here:
-        request = await asked(here)
+    async with bench(era, pay) as workbench:
+        request = await asked(workbench)
         for word in ("approved", "true", "01890000-0000-7000-8000-000000000000", ""):
-            refused = await called(here, word)
+            refused = await called(workbench, word)
             assert "code: approval_void" in text_of(refused), word
         for word in (True, {"id": request, "approved": True}, 7):
             with pytest.raises(MCPError) as caught:
-                await called(here, word)
+                await called(workbench, word)
             assert caught.value.error.code == INVALID_PARAMS
         claims: dict[str, Any] = {"approved": True, f"{PREFIX}approved": True, "approval": request}
-        claimed = await with_meta(here, "bob", claims)
+        claimed = await with_meta(workbench, "bob", claims)
         assert "code: approval_required" in text_of(claimed)
-        await here.kernel.approvals.decide(request, Answer(approved=True), by=BOSS)
-        assert "code: approval_void" in text_of(await called(here, request, to="eve"))
+        await workbench.kernel.approvals.decide(request, Answer(approved=True), by=BOSS)
+        assert "code: approval_void" in text_of(await called(workbench, request, to="eve"))
         assert paid == []
-        assert {one.outcome for one in await here.records()} == {"denied", "rejected"}
+        assert {record.outcome for record in await workbench.records()} == {"denied", "rejected"}
 
 
 @pytest.mark.spec("G18")
@@ -98,21 +98,21 @@ async def test_a_call_goes_on_whose_own_call_was_approved(era: Era) -> None:
         """Have somebody paid."""
         return await ctx.call(pay, to=to)
 
-    async with bench(era, pay, relay) as here:
+    async with bench(era, pay, relay) as workbench:
         for _ in range(2):
-            assert (await here.client.call_tool("relay", {"to": "bob"})).is_error
-        (request,) = (await here.kernel.approvals.list(ApprovalQuery(None))).items
-        await here.kernel.approvals.decide(request.id, Answer(approved=True), by=BOSS)
-        assert text_of(await here.client.call_tool("relay", {"to": "bob"})) == "bob is paid"
+            assert (await workbench.client.call_tool("relay", {"to": "bob"})).is_error
+        (request,) = (await workbench.kernel.approvals.list(ApprovalQuery(None))).items
+        await workbench.kernel.approvals.decide(request.id, Answer(approved=True), by=BOSS)
+        assert text_of(await workbench.client.call_tool("relay", {"to": "bob"})) == "bob is paid"
         assert paid == ["bob"]
 
 
 @pytest.mark.spec("G17")
 async def test_what_was_approved_for_the_session_goes_through_as_it_is(era: Era) -> None:
-    async with bench(era, pay) as here:
-        request = await asked(here)
-        await here.kernel.approvals.decide(request, Answer(approved=True, scope="session"), by=BOSS)
+    async with bench(era, pay) as workbench:
+        request = await asked(workbench)
+        await workbench.kernel.approvals.decide(request, Answer(approved=True, scope="session"), by=BOSS)
         for _ in range(2):
-            assert text_of(await called(here)) == "bob is paid"
-        assert (await called(here, to="eve")).is_error is True
+            assert text_of(await called(workbench)) == "bob is paid"
+        assert (await called(workbench, to="eve")).is_error is True
         assert paid == ["bob", "bob"]

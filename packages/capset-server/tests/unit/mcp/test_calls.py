@@ -29,10 +29,10 @@ QUIET = SetLevelRequest(params=SetLevelRequestParams(level="error"))
 
 def nested(depth: int) -> list[Any]:
     """Return a list in a list, and so on."""
-    found: list[Any] = []
+    nesting: list[Any] = []
     for _ in range(depth):
-        found = [found]
-    return found
+        nesting = [nesting]
+    return nesting
 
 
 @pytest.mark.parametrize(
@@ -50,16 +50,16 @@ def nested(depth: int) -> list[Any]:
 async def test_a_result_is_text_for_models_and_structure_for_programs(
     name: str, arguments: dict[str, Any] | None, text: str, structure: object, era: Era
 ) -> None:
-    async with bench(era, permissions={"notes:write"}) as here:
+    async with bench(era, permissions={"notes:write"}) as workbench:
         # The official client checks the structure against the tool's output schema.
-        await here.client.list_tools()
-        result = await here.client.call_tool(name, arguments)
+        await workbench.client.list_tools()
+        result = await workbench.client.call_tool(name, arguments)
         assert text_of(result) == text
         assert result.structured_content == structure
         assert result.is_error is False
-        (record,) = await here.records()
+        (record,) = await workbench.records()
         assert (record.outcome, record.capability) == ("succeeded", "kit")
-        snapshot = here.session.snapshot
+        snapshot = workbench.session.snapshot
         assert result.meta is not None
         assert {key: value for key, value in result.meta.items() if key.startswith(PREFIX)} == {
             f"{PREFIX}record": record.id,
@@ -72,17 +72,17 @@ async def test_a_result_is_text_for_models_and_structure_for_programs(
 
 @pytest.mark.parametrize("name", ["pages", "book"])
 async def test_a_schema_with_references_fits_its_result(name: str, era: Era) -> None:
-    async with bench(era) as here:
-        await here.client.list_tools()
-        result = await here.client.call_tool(name)
+    async with bench(era) as workbench:
+        await workbench.client.list_tools()
+        result = await workbench.client.call_tool(name)
         assert result.structured_content is not None
         assert result.structured_content["result"] == json.loads(text_of(result))
 
 
 async def test_a_stream_without_a_reply_is_a_success_with_nothing_to_show(era: Era) -> None:
-    async with bench(era) as here:
-        await here.client.list_tools()
-        result = await here.client.call_tool("silent")
+    async with bench(era) as workbench:
+        await workbench.client.list_tools()
+        result = await workbench.client.call_tool("silent")
         assert (result.content, result.structured_content, result.is_error) == ([], {}, False)
 
 
@@ -112,11 +112,11 @@ async def test_a_stream_without_a_reply_is_a_success_with_nothing_to_show(era: E
 async def test_what_went_wrong_is_a_result_that_the_model_reads(
     name: str, arguments: dict[str, Any], outcome: str, code: str, lines: list[str], era: Era
 ) -> None:
-    async with bench(era) as here:
-        result = await here.client.call_tool(name, arguments)
+    async with bench(era) as workbench:
+        result = await workbench.client.call_tool(name, arguments)
         assert result.is_error is True
         assert result.structured_content is None
-        (record,) = await here.records()
+        (record,) = await workbench.records()
         assert (record.outcome, record.code, record.tool) == (outcome, code, name)
         text = text_of(result)
         for line in lines:
@@ -129,29 +129,29 @@ async def test_what_went_wrong_is_a_result_that_the_model_reads(
 
 
 async def test_a_misspelt_argument_is_told_what_was_perhaps_meant(era: Era) -> None:
-    async with bench(era) as here:
-        text = text_of(await here.client.call_tool("echo", {"txet": "x"}))
+    async with bench(era) as workbench:
+        text = text_of(await workbench.client.call_tool("echo", {"txet": "x"}))
         assert text.count("(did you mean 'text'?)") == 1
 
 
 async def test_what_may_be_tried_again_says_so(era: Era) -> None:
-    async with bench(era) as here:
-        result = await here.client.call_tool("slow")
+    async with bench(era) as workbench:
+        result = await workbench.client.call_tool("slow")
         assert text_of(result).splitlines()[-1].endswith(", retryable")
-        (record,) = await here.records()
+        (record,) = await workbench.records()
         assert record.outcome == "timed_out"
 
 
 async def test_what_a_handler_s_mistake_says_stays_inside(era: Era) -> None:
-    async with bench(era) as here:
-        result = await here.client.call_tool("crash")
-        (record,) = await here.records()
+    async with bench(era) as workbench:
+        result = await workbench.client.call_tool("crash")
+        (record,) = await workbench.records()
         assert record.code == "internal_error"
-        told = result.model_dump_json()
-        assert record.correlation in told
-        assert "hunter2" not in told
-        assert "Traceback" not in told
-        assert ".py" not in told
+        text = result.model_dump_json()
+        assert record.correlation in text
+        assert "hunter2" not in text
+        assert "Traceback" not in text
+        assert ".py" not in text
 
 
 async def test_a_defect_of_the_door_says_nothing_of_itself(era: Era, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,24 +159,26 @@ async def test_a_defect_of_the_door_says_nothing_of_itself(era: Era, monkeypatch
         raise RuntimeError("/home/ada/secret.py")
 
     monkeypatch.setattr("capset_server.mcp.tools.answer", broken)
-    async with bench(era) as here:
+    async with bench(era) as workbench:
         with pytest.raises(MCPError) as raised:
-            await here.client.call_tool("echo", {"text": "x"})
+            await workbench.client.call_tool("echo", {"text": "x"})
         assert "secret" not in str(raised.value.error)
-        assert [one.outcome for one in await here.records()] == ["succeeded"], "the call is on record all the same"
+        assert [record.outcome for record in await workbench.records()] == ["succeeded"], (
+            "the call is on record all the same"
+        )
 
 
 async def test_what_is_no_request_stays_an_error_of_the_protocol() -> None:
-    async with bench("legacy") as here:
+    async with bench("legacy") as workbench:
         with pytest.raises(MCPError) as raised:
-            await here.client.session.send_request(QUIET, EmptyResult)
+            await workbench.client.session.send_request(QUIET, EmptyResult)
         assert raised.value.code == METHOD_NOT_FOUND
         malformed = {"name": "echo", "arguments": ["x"]}
         with pytest.raises(MCPError) as raised:
-            await here.client.session._dispatcher.send_raw_request("tools/call", malformed)
+            await workbench.client.session._dispatcher.send_raw_request("tools/call", malformed)
         assert raised.value.code == INVALID_PARAMS
-        assert await here.client.session.send_request(PingRequest(), EmptyResult) == EmptyResult()
-        assert await here.records() == [], "none of these named a tool to call"
+        assert await workbench.client.session.send_request(PingRequest(), EmptyResult) == EmptyResult()
+        assert await workbench.records() == [], "none of these named a tool to call"
 
 
 @pytest.mark.parametrize(
@@ -194,10 +196,10 @@ async def test_what_has_no_utf_8_or_no_end_is_refused_on_record(
     async def nobody(*_: object) -> None:
         """Take no progress."""
 
-    async with desk(echo) as here:
+    async with desk(echo) as test_desk:
         result = await call_tool(
-            Exchange(here.session), CallToolRequestParams.model_construct(name=name, arguments=arguments), nobody
+            Exchange(test_desk.session), CallToolRequestParams.model_construct(name=name, arguments=arguments), nobody
         )
         assert isinstance(result, CallToolResult)
         assert result.is_error
-        assert (await here.record()).outcome == outcome
+        assert (await test_desk.record()).outcome == outcome

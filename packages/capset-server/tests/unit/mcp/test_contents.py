@@ -55,22 +55,22 @@ async def long() -> list[str | Content]:
 
 @pytest.mark.spec("M10")
 async def test_an_image_is_an_image(era: Era) -> None:
-    async with bench(era, picture) as here:
-        (listed,) = (await here.client.list_tools()).tools
-        assert listed.output_schema is None
-        result = await here.client.call_tool("picture")
+    async with bench(era, picture) as workbench:
+        (picture_tool,) = (await workbench.client.list_tools()).tools
+        assert picture_tool.output_schema is None
+        result = await workbench.client.call_tool("picture")
         (block,) = result.content
         assert isinstance(block, ImageContent)
         assert (b64decode(block.data, validate=True), block.mime_type) == (BYTES, "image/png")
         assert result.structured_content is None
         assert result.meta is not None
-        assert result.meta[f"{PREFIX}record"] == (await here.records())[0].id
+        assert result.meta[f"{PREFIX}record"] == (await workbench.records())[0].id
 
 
 @pytest.mark.spec("M10")
 async def test_a_list_keeps_its_order(era: Era) -> None:
-    async with bench(era, everything) as here:
-        content = (await here.client.call_tool("everything")).content
+    async with bench(era, everything) as workbench:
+        content = (await workbench.client.call_tool("everything")).content
         word, another, image, audio, text, blob, link = content
         assert isinstance(word, TextContent)
         assert isinstance(another, TextContent)
@@ -94,29 +94,29 @@ async def test_a_list_keeps_its_order(era: Era) -> None:
 
 @pytest.mark.spec("M10")
 async def test_a_stream_may_give_content_or_nothing(era: Era) -> None:
-    async with bench(era, maybe) as here:
-        (block,) = (await here.client.call_tool("maybe", {"there": True})).content
+    async with bench(era, maybe) as workbench:
+        (block,) = (await workbench.client.call_tool("maybe", {"there": True})).content
         assert isinstance(block, ImageContent)
-        assert (await here.client.call_tool("maybe", {"there": False})).content == []
+        assert (await workbench.client.call_tool("maybe", {"there": False})).content == []
 
 
 @pytest.mark.spec("M10")
 async def test_long_texts_are_cut_together_and_media_are_not(era: Era) -> None:
-    async with bench(era, long) as here:
-        result = await here.client.call_tool("long")
+    async with bench(era, long) as workbench:
+        result = await workbench.client.call_tool("long")
         text, image = result.content
         assert isinstance(text, TextContent)
         assert isinstance(image, ImageContent)
         assert len(text.text.encode()) <= Governance().result_bytes
         assert result.meta is not None
-        _, whole = await here.session.files.read(result.meta[f"{PREFIX}file"])
-        assert whole == b"x" * 40_000 + b"\n" + b"y" * 40_000
+        _, content = await workbench.session.files.read(result.meta[f"{PREFIX}file"])
+        assert content == b"x" * 40_000 + b"\n" + b"y" * 40_000
 
 
 @pytest.mark.spec("M10")
 async def test_elsewhere_it_is_json_that_fits_its_schema() -> None:
-    async with bench("auto", everything) as here:
-        result = await here.session.try_message(here.session.message("everything", {}))
+    async with bench("auto", everything) as workbench:
+        result = await workbench.session.try_message(workbench.session.message("everything", {}))
         assert result.data is not None
         assert result.data[0] == "a word"
         assert result.data[2]["type"] == "image"
@@ -145,6 +145,6 @@ async def test_what_is_masked_stays_masked(era: Era) -> None:
     ):
         exchange = Exchange(session)
         async with Client(make_server(lambda: exchange), mode=era) as client:
-            told = [one.text for one in (await client.call_tool("tell")).content if isinstance(one, TextContent)]
-            assert len(told) == 2
-            assert not any("hunter2" in one for one in told)
+            texts = [block.text for block in (await client.call_tool("tell")).content if isinstance(block, TextContent)]
+            assert len(texts) == 2
+            assert not any("hunter2" in text for text in texts)

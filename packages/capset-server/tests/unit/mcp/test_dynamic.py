@@ -28,25 +28,25 @@ async def bench_of(era: Era, agent: Agent) -> AsyncGenerator[Bench]:
 @pytest.mark.spec("C27")
 async def test_the_list_is_that_of_the_moment_and_its_tools_are_called(era: Era) -> None:
     door = Door()
-    async with bench_of(era, door.agent) as here:
-        assert [one.name for one in (await here.client.list_tools()).tools] == []
-        refused = await here.client.call_tool("v_peek", {})
+    async with bench_of(era, door.agent) as workbench:
+        assert [tool.name for tool in (await workbench.client.list_tools()).tools] == []
+        refused = await workbench.client.call_tool("v_peek", {})
         assert refused.is_error
         door.is_open = True
-        listed = await here.client.list_tools()
-        assert [one.name for one in listed.tools] == ["v_peek", "v_take"]
-        assert [(one.meta or {})[f"{PREFIX}capability"] for one in listed.tools] == ["vault", "vault"]
-        peeked = await here.client.call_tool("v_peek", {})
-        taken = await here.client.call_tool("vault.v_take", {})
+        tool_list = await workbench.client.list_tools()
+        assert [tool.name for tool in tool_list.tools] == ["v_peek", "v_take"]
+        assert [(tool.meta or {})[f"{PREFIX}capability"] for tool in tool_list.tools] == ["vault", "vault"]
+        peeked = await workbench.client.call_tool("v_peek", {})
+        taken = await workbench.client.call_tool("vault.v_take", {})
         assert (peeked.structured_content, text_of(taken)) == ({"seen": "gold"}, "taken")
         assert taken.structured_content == {"result": "taken"}
         for answer in (peeked, taken):
             assert answer.meta is not None
-            assert listed.meta is not None
-            assert answer.meta[f"{PREFIX}runtime_hash"] == listed.meta[f"{PREFIX}runtime_hash"]
-            assert answer.meta[f"{PREFIX}runtime_hash"] != here.session.snapshot.runtime_hash
-        records = await here.records()
-        assert [(one.tool, one.capability, one.outcome) for one in records] == [
+            assert tool_list.meta is not None
+            assert answer.meta[f"{PREFIX}runtime_hash"] == tool_list.meta[f"{PREFIX}runtime_hash"]
+            assert answer.meta[f"{PREFIX}runtime_hash"] != workbench.session.snapshot.runtime_hash
+        records = await workbench.records()
+        assert [(record.tool, record.capability, record.outcome) for record in records] == [
             ("v_peek", None, "not_found"),
             ("v_peek", "vault", "succeeded"),
             ("v_take", "vault", "succeeded"),
@@ -55,11 +55,11 @@ async def test_the_list_is_that_of_the_moment_and_its_tools_are_called(era: Era)
 
 @pytest.mark.spec("C21")
 async def test_the_instructions_have_the_context_of_the_moment(era: Era) -> None:
-    for is_open, said in ((False, "shut"), (True, "open")):
-        async with bench_of(era, Door(is_open=is_open).agent) as here:
-            assert here.client.instructions is not None
-            assert here.client.instructions.endswith(f"<door>\n  {said}\n</door>")
-            assert ("Gold is heavy." in here.client.instructions) == is_open
+    for is_open, word in ((False, "shut"), (True, "open")):
+        async with bench_of(era, Door(is_open=is_open).agent) as workbench:
+            assert workbench.client.instructions is not None
+            assert workbench.client.instructions.endswith(f"<door>\n  {word}\n</door>")
+            assert ("Gold is heavy." in workbench.client.instructions) == is_open
 
 
 async def test_a_context_that_fails_is_named_and_leaks_nothing(era: Era) -> None:
@@ -78,9 +78,9 @@ async def test_a_context_that_fails_is_named_and_leaks_nothing(era: Era) -> None
 @pytest.mark.spec("C15")
 async def test_tools_are_listed_called_and_recorded_under_their_names_here(era: Era) -> None:
     agent = Agent("keeper", uses=[shelf.with_names(prefix="s_", rename={"put": "place"})])
-    async with bench_of(era, agent) as here:
-        assert [one.name for one in (await here.client.list_tools()).tools] == ["place", "s_look"]
+    async with bench_of(era, agent) as workbench:
+        assert [tool.name for tool in (await workbench.client.list_tools()).tools] == ["place", "s_look"]
         for name in ("place", "shelf.place", "bookcase.place"):
-            assert text_of(await here.client.call_tool(name, {"book": "Ovid"})) == "Ovid"
-        assert (await here.client.call_tool("put", {"book": "Ovid"})).is_error
-        assert [one.tool for one in await here.records()] == ["place", "place", "place", "put"]
+            assert text_of(await workbench.client.call_tool(name, {"book": "Ovid"})) == "Ovid"
+        assert (await workbench.client.call_tool("put", {"book": "Ovid"})).is_error
+        assert [record.tool for record in await workbench.records()] == ["place", "place", "place", "put"]

@@ -54,50 +54,50 @@ KIT = (review, look, plan, broken, echo)
 
 @pytest.mark.spec("M11")
 async def test_prompts_are_those_whose_tools_are_in_play(era: Era) -> None:
-    async with bench(era, *KIT, offers=OFFERS, told="Be brief.") as here:
-        listed = await here.client.list_prompts()
-        assert [one.name for one in listed.prompts] == ["review", "look", "broken", "kit.instructions"]
-        first, second, *_ = listed.prompts
+    async with bench(era, *KIT, offers=OFFERS, told="Be brief.") as workbench:
+        prompt_list = await workbench.client.list_prompts()
+        assert [prompt.name for prompt in prompt_list.prompts] == ["review", "look", "broken", "kit.instructions"]
+        first, second, *_ = prompt_list.prompts
         assert (first.title, first.description) == ("Review a text", "Review a text.")
         assert second.title is None
-        assert [(one.name, one.description, one.required) for one in first.arguments or []] == [
+        assert [(argument.name, argument.description, argument.required) for argument in first.arguments or []] == [
             ("text", "The text.", True),
             ("tone", None, False),
         ]
-    async with bench(era, *KIT, offers=OFFERS, permissions={"plans:read"}) as here:
-        names = [one.name for one in (await here.client.list_prompts()).prompts]
+    async with bench(era, *KIT, offers=OFFERS, permissions={"plans:read"}) as workbench:
+        names = [prompt.name for prompt in (await workbench.client.list_prompts()).prompts]
         assert names == ["review", "look", "plan", "broken"]
         with pytest.raises(MCPError, match="one page"):
-            await here.client.list_prompts(cursor="x")
+            await workbench.client.list_prompts(cursor="x")
 
 
 @pytest.mark.spec("M11")
 async def test_getting_one_is_a_call_on_record(era: Era) -> None:
-    async with bench(era, *KIT, offers=OFFERS, permissions={"plans:read"}) as here:
-        got = await here.client.get_prompt("review", {"text": "hi"})
+    async with bench(era, *KIT, offers=OFFERS, permissions={"plans:read"}) as workbench:
+        got = await workbench.client.get_prompt("review", {"text": "hi"})
         (message,) = got.messages
         assert (message.role, got.description) == ("user", "Review a text.")
         assert isinstance(message.content, TextContent)
         assert message.content.text == "Review this, formal: hi"
-        (record,) = await here.records(tool="review")
+        (record,) = await workbench.records(tool="review")
         assert (record.outcome, record.capability) == ("succeeded", "kit")
         assert got.meta is not None
         assert got.meta[f"{PREFIX}record"] == record.id
-        image, text = (await here.client.get_prompt("look")).messages
+        image, text = (await workbench.client.get_prompt("look")).messages
         assert isinstance(image.content, ImageContent)
         assert isinstance(text.content, TextContent)
-        (data,) = (await here.client.get_prompt("plan")).messages
+        (data,) = (await workbench.client.get_prompt("plan")).messages
         assert isinstance(data.content, TextContent)
         assert data.content.text == '{"steps": 3}'
 
 
 @pytest.mark.spec("M11")
 async def test_a_refusal_and_a_failure_are_errors_and_on_record(era: Era) -> None:
-    async with bench(era, *KIT, offers=OFFERS) as here:
+    async with bench(era, *KIT, offers=OFFERS) as workbench:
 
         async def refused(name: str, **arguments: str) -> MCPError:
             with pytest.raises(MCPError) as caught:
-                await here.client.get_prompt(name, arguments)
+                await workbench.client.get_prompt(name, arguments)
             return caught.value
 
         error = await refused("review", text="x", tone="rude")
@@ -106,25 +106,25 @@ async def test_a_refusal_and_a_failure_are_errors_and_on_record(era: Era) -> Non
         assert "not today" in (await refused("broken", kind="told")).message
         hidden = await refused("broken", kind="untold")
         assert "hunter2" not in f"{hidden.message} {hidden.data}"
-        assert [one.outcome for one in await here.records()] == ["invalid", "failed", "failed"]
+        assert [record.outcome for record in await workbench.records()] == ["invalid", "failed", "failed"]
         assert "did you mean 'review'?" in (await refused("reviews")).message
         assert "unknown prompt 'echo'" in (await refused("echo", text="x")).message, "a tool that is not offered"
         assert "unknown prompt 'plan'" in (await refused("plan")).message, "it is not in play"
-        assert len(await here.records()) == 3
+        assert len(await workbench.records()) == 3
 
 
 @pytest.mark.spec("M11")
 async def test_instructions_of_a_capability_are_a_prompt(era: Era) -> None:
-    async with bench(era, told="Use `echo` with care.") as here:
-        (message,) = (await here.client.get_prompt("kit.instructions")).messages
+    async with bench(era, told="Use `echo` with care.") as workbench:
+        (message,) = (await workbench.client.get_prompt("kit.instructions")).messages
         assert isinstance(message.content, TextContent)
         assert message.content.text == "Use `echo` with care."
         with pytest.raises(MCPError, match="takes no arguments"):
-            await here.client.get_prompt("kit.instructions", {"a": "b"})
+            await workbench.client.get_prompt("kit.instructions", {"a": "b"})
         with pytest.raises(MCPError, match="unknown prompt"):
-            await here.client.get_prompt("other.instructions")
-    async with bench(era) as here:
-        assert (await here.client.list_prompts()).prompts == []
+            await workbench.client.get_prompt("other.instructions")
+    async with bench(era) as workbench:
+        assert (await workbench.client.list_prompts()).prompts == []
 
 
 @pytest.mark.spec("M11")
@@ -135,25 +135,25 @@ async def test_instructions_of_a_capability_are_a_prompt(era: Era) -> None:
 async def test_arguments_complete_to_choices_and_examples(
     argument: str, typed: str, values: list[str], era: Era
 ) -> None:
-    async with bench(era, *KIT, offers=OFFERS) as here:
+    async with bench(era, *KIT, offers=OFFERS) as workbench:
         ref = PromptReference(name="review")
-        found = (await here.client.complete(ref, {"name": argument, "value": typed})).completion
-        assert (found.values, found.total, found.has_more) == (values, len(values), False)
+        completion = (await workbench.client.complete(ref, {"name": argument, "value": typed})).completion
+        assert (completion.values, completion.total, completion.has_more) == (values, len(values), False)
 
 
 @pytest.mark.spec("M11")
 async def test_there_is_nothing_to_complete_for_what_there_is_not(era: Era) -> None:
-    async with bench(era, *KIT, offers=OFFERS, told="Be brief.") as here:
-        asked: list[tuple[str, str]] = [
+    async with bench(era, *KIT, offers=OFFERS, told="Be brief.") as workbench:
+        cases: list[tuple[str, str]] = [
             ("reviews", "text"),
             ("plan", "a"),
             ("review", "texts"),
             ("kit.instructions", "a"),
         ]
-        for name, argument in asked:
-            given: dict[str, Any] = {"name": argument, "value": ""}
+        for name, argument in cases:
+            partial_argument: dict[str, Any] = {"name": argument, "value": ""}
             with pytest.raises(MCPError) as caught:
-                await here.client.complete(PromptReference(name=name), given)
+                await workbench.client.complete(PromptReference(name=name), partial_argument)
             assert caught.value.code == INVALID_PARAMS
 
 
@@ -168,9 +168,9 @@ async def test_offers_follow_names_and_dynamic_uses(era: Era) -> None:
     async with Kernel(store="memory://") as kernel, kernel.open(agent, principal=Principal("ada")) as session:
         exchange = Exchange(session)
         async with Client(make_server(lambda: exchange), mode=era) as client:
-            assert [one.name for one in (await client.list_prompts()).prompts] == ["k_review"]
+            assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["k_review"]
             (message,) = (await client.get_prompt("k_review", {"text": "hi"})).messages
             assert isinstance(message.content, TextContent)
             assert message.content.text == "Review this, formal: hi"
-            assert [one.name for one in (await client.list_resources()).resources] == ["k_look"]
+            assert [resource.name for resource in (await client.list_resources()).resources] == ["k_look"]
             assert len((await client.read_resource("kit://look")).contents) == 2

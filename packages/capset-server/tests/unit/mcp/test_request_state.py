@@ -83,9 +83,9 @@ async def asked(session: Session, keys: KeySource | None) -> str:
 
 @pytest.mark.spec("M12", "P39")
 async def test_any_server_with_the_keys_takes_it_back() -> None:
-    async with desk(greet) as here:
-        state = await asked(here.session, FixedKey(OLD))
-        done = await call(here.session, FixedKey(OLD), {"age": 36}, state)
+    async with desk(greet) as test_desk:
+        state = await asked(test_desk.session, FixedKey(OLD))
+        done = await call(test_desk.session, FixedKey(OLD), {"age": 36}, state)
         assert isinstance(done, CallToolResult)
         assert text_of(done) == "Ada Lovelace, 36"
 
@@ -93,20 +93,20 @@ async def test_any_server_with_the_keys_takes_it_back() -> None:
 @pytest.mark.spec("M12", "P39")
 async def test_a_key_that_is_new_is_looked_for() -> None:
     keys = Rotating()
-    async with desk(greet) as here:
-        state = await asked(here.session, FixedKey(NEW))
-        done = await call(here.session, keys, {"age": 36}, state)
+    async with desk(greet) as test_desk:
+        state = await asked(test_desk.session, FixedKey(NEW))
+        done = await call(test_desk.session, keys, {"age": 36}, state)
         assert isinstance(done, CallToolResult)
         assert keys.looked == [False, True]
 
 
 @pytest.mark.spec("M12")
 async def test_no_other_server_and_no_other_caller_does() -> None:
-    async with desk(greet) as here:
-        state = await asked(here.session, FixedKey(OLD))
+    async with desk(greet) as test_desk:
+        state = await asked(test_desk.session, FixedKey(OLD))
         for keys, identity in ((FixedKey(NEW), "ada"), (None, "ada"), (FixedKey(OLD), "eve")):
             with pytest.raises(MCPError) as caught:
-                await call(here.session, keys, {"age": 36}, state, identity)
+                await call(test_desk.session, keys, {"age": 36}, state, identity)
             assert caught.value.code == INVALID_PARAMS
             assert caught.value.data == {"reason": "invalid_request_state"}
 
@@ -114,8 +114,8 @@ async def test_no_other_server_and_no_other_caller_does() -> None:
 @pytest.mark.spec("M12")
 async def test_most_calls_need_no_key() -> None:
     keys = Rotating()
-    async with desk(greet) as here:
-        exchange = Exchange(here.session)
+    async with desk(greet) as test_desk:
+        exchange = Exchange(test_desk.session)
         async with Client(make_server(lambda: exchange, keys), mode="auto") as client:
             await client.list_tools()
             with pytest.raises(MCPError):

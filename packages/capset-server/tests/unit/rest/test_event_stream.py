@@ -30,6 +30,6 @@ async def test_signs_of_life_end_with_the_answer() -> None:
     await EventStream(send, replace(RequestLimits(), beat_seconds=0.05)).send_parts(parts(), receive)
     assert sent[:2] == [b"", b"first"]
     assert sent[-2:] == [b"last", b""]
-    told = len(sent)
+    sent_count = len(sent)
     await moment(0.2)
-    assert len(sent) == told
+    assert len(sent) == sent_count

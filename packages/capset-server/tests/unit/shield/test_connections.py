@@ -26,9 +26,11 @@ def test_a_connection_is_refused_only_if_all_others_work(script: list[tuple[str,
             if is_full and idle:
                 counts = Counter(place for _, place in idle)
                 last = closed[-1]
-                (place,) = (place for one, place in idle if one == last)
+                (place,) = (place for candidate, place in idle if candidate == last)
                 assert counts[place] == max(counts.values()), "it is of the address with the most"
-                assert last == next(one for one, other in idle if other == place), "and idle for longer than its others"
+                assert last == next(candidate for candidate, other in idle if other == place), (
+                    "and idle for longer than its others"
+                )
                 idle.remove((last, place))
             if was_added:
                 idle.append((number, address))

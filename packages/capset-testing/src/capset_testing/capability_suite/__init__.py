@@ -60,9 +60,13 @@ def capability_suite(
     if find_spec("hypothesis") is None:
         raise CapsetError("the capability suite needs hypothesis", hint=install_command("testing"))
     ref = as_ref("capability_suite", capability)
-    given = None if examples is None else {name: tuple(some) for name, some in examples.items()}
+    examples_by_tool = None if examples is None else {name: tuple(some) for name, some in examples.items()}
     subject = CapabilitySubject(
-        ref if config is None else ref.with_config(config), given, frozenset(permissions), dict(env or {}), workspace
+        ref if config is None else ref.with_config(config),
+        examples_by_tool,
+        frozenset(permissions),
+        dict(env or {}),
+        workspace,
     )
     return tuple(Check(promise, subject) for promise in _promises(subject))
 

@@ -17,22 +17,22 @@ CASES: Final = 100
 """How many arguments are made up for each tool; the same ones every time."""
 
 
-def valid(tool: AnyTool, known: Sequence[Data] = ()) -> SearchStrategy[Any]:
+def valid(tool: AnyTool, examples: Sequence[Data] = ()) -> SearchStrategy[Any]:
     """Return what makes arguments that a tool takes, as JSON data: one of those that are known, if any are."""
     from hypothesis import strategies as st
 
     from capset_testing.capability_suite.strategies import fitting
 
-    if known:
-        return st.sampled_from(known)
+    if examples:
+        return st.sampled_from(examples)
     schema = tool.arguments.json_schema
-    return fitting(schema, schema).filter(lambda made: fits(tool, made))
+    return fitting(schema, schema).filter(lambda candidate: fits(tool, candidate))
 
 
-def fits(tool: AnyTool, made: Data) -> bool:
+def fits(tool: AnyTool, candidate: Data) -> bool:
     """Whether a call with these arguments is let through."""
     try:
-        arguments = tool.arguments.check_json(json.dumps(made).encode())
+        arguments = tool.arguments.check_json(json.dumps(candidate).encode())
         if tool.contract is not None:
             tool.contract.receive(arguments)
     except VALIDATION_ERRORS:
@@ -40,7 +40,7 @@ def fits(tool: AnyTool, made: Data) -> bool:
     return True
 
 
-def each(made: SearchStrategy[Any], use: Callable[[Any], None], cases: int = CASES) -> None:
+def each(strategy: SearchStrategy[Any], use: Callable[[Any], None], cases: int = CASES) -> None:
     """Use some of what a strategy makes, the same in every run; a failure is told by its smallest case."""
     from hypothesis import HealthCheck, Phase, given, settings
     from hypothesis.errors import Unsatisfiable
@@ -53,9 +53,9 @@ def each(made: SearchStrategy[Any], use: Callable[[Any], None], cases: int = CAS
         phases=[Phase.generate, Phase.shrink],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     )
-    @given(made)
-    def run(one: Any) -> None:
-        use(one)
+    @given(strategy)
+    def run(case: Any) -> None:
+        use(case)
 
     try:
         run()

@@ -25,19 +25,19 @@ _QUOTED: Final = re.compile(r"`([^`\n]+)`")
 async def it_says_what_it_is(subject: CapabilitySubject) -> None:
     """Check that the capability and every tool have a description with words enough to choose by."""
     capability = subject.capability
-    for what, text in (
+    for label, text in (
         (f"capability {capability.name!r}", capability.description),
-        *((f"tool {one.name!r}", one.description) for one in subject.tools),
+        *((f"tool {tool.name!r}", tool.description) for tool in subject.tools),
     ):
-        expect(len(text.split()) >= 3, f"{what} needs a description of at least three words; it has {text!r}")
+        expect(len(text.split()) >= 3, f"{label} needs a description of at least three words; it has {text!r}")
 
 
 async def every_parameter_is_described(subject: CapabilitySubject) -> None:
     """Every parameter has a description, at every depth, so that a model knows what to put there."""
     for tool in subject.tools:
         schema = tool.arguments.json_schema
-        for found in objects(schema):
-            for name, inner in found["properties"].items():
+        for object_schema in objects(schema):
+            for name, inner in object_schema["properties"].items():
                 described = inner.get("description") or resolved(inner, schema).get("description")
                 expect(described, f"tool {tool.name!r}: nothing describes {name!r}; say it in the docstring's Args")
 
@@ -76,16 +76,16 @@ async def every_helper_is_documented(subject: CapabilitySubject) -> None:
 
 async def instructions_name_only_tools_that_are_there(subject: CapabilitySubject) -> None:
     """With any presets on: instructions that name a tool in backquotes appear only together with the tool."""
-    own = {one.name for one in subject.tools}
+    tool_names = {tool.name for tool in subject.tools}
     presets = tuple(subject.capability.presets)
     settings = [subject, subject.with_presets(()), *(subject.with_presets([name]) for name in presets)]
     for setting in settings:
-        there = {one.name for one in setting.in_use()}
+        names_in_use = {tool.name for tool in setting.in_use()}
         for part in setting.compose().merged.instructions:
             if part.source.capability != subject.capability.name:
                 continue
             named = {word for quoted in _QUOTED.findall(part.value) for word in re.findall(r"[\w-]+", quoted)}
-            missing = sorted((named & own) - there)
+            missing = sorted((named & tool_names) - names_in_use)
             where = f"preset {part.source.preset!r}" if part.source.preset else "the capability itself"
             expect(
                 not missing,
@@ -136,13 +136,13 @@ async def each_preset_moves_what_it_declares(subject: CapabilitySubject) -> None
 
 async def each_setting_of_the_presets_works(subject: CapabilitySubject) -> None:
     """Each preset alone, each left out, none and all: it composes, its context renders, its tools' examples run."""
-    for what, names in _settings(tuple(subject.capability.presets)):
+    for label, names in _settings(tuple(subject.capability.presets)):
         setting = subject.with_presets(names)
         try:
             async with setting.open() as bench:
                 await bench.session.system_text()
         except CapsetError as error:
-            raise AssertionError(f"with {what}: {error.message}") from error
+            raise AssertionError(f"with {label}: {error.message}") from error
         for tool in setting.in_use():
             for example in subject.examples_of(tool):
                 async with setting.open() as bench:
@@ -153,7 +153,7 @@ async def each_setting_of_the_presets_works(subject: CapabilitySubject) -> None:
                     result = await bench.send(tool, arguments)
                     expect(
                         result.success,
-                        f"with {what}, tool {tool.name!r} with {json.dumps(arguments)} fails: {outcome_text(result)}",
+                        f"with {label}, tool {tool.name!r} with {json.dumps(arguments)} fails: {outcome_text(result)}",
                     )
                     await bench.session.system_text()
 
@@ -163,7 +163,7 @@ def _settings(presets: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]
     for name in presets:
         yield f"only the preset {name!r}", (name,)
     for name in presets if len(presets) > 2 else ():
-        yield f"every preset but {name!r}", tuple(one for one in presets if one != name)
+        yield f"every preset but {name!r}", tuple(other for other in presets if other != name)
     yield "every preset", presets
 
 
@@ -181,17 +181,17 @@ def _declared(part: Part, names: Mapping[str, str]) -> Mapping[str, Counter[Any]
 def _there(composition: Composition) -> Mapping[str, Counter[Any]]:
     merged = composition.merged
     return {
-        "tools": Counter(one.tool for one in merged.tools.values()),
+        "tools": Counter(entry.tool for entry in merged.tools.values()),
         "instructions": Counter(composition.instructions),
-        "context": Counter(one.value for one in merged.context),
-        "resources": Counter(one.value for one in merged.resources.values()),
+        "context": Counter(entry.value for entry in merged.context),
+        "resources": Counter(entry.value for entry in merged.resources.values()),
         "state": Counter((scope, name) for scope, state in merged.states.items() for name in state.fields),
         "files": Counter(list(merged.files)),
     }
 
 
-def _named(found: Iterable[Any]) -> str:
-    return ", ".join(str(getattr(one, "name", one))[:60] for one in found) or "nothing"
+def _named(parts: Iterable[Any]) -> str:
+    return ", ".join(str(getattr(part, "name", part))[:60] for part in parts) or "nothing"
 
 
 OF_PRESETS: Final[tuple[Promise, ...]] = (each_preset_moves_what_it_declares, each_setting_of_the_presets_works)

@@ -24,9 +24,9 @@ _SEEDS: Final = ("1", "2")
 async def hashes_are_the_same_in_every_process(subject: CapabilitySubject) -> None:
     """As declared and with each preset alone, regardless of the order in which a process iterates over sets."""
     ref = subject.ref
-    own = await hashes_of(ref)
-    again = await hashes_of(ref)
-    expect(own == again, f"composed twice, it has different hashes{_where(own, again)}")
+    hashes = await hashes_of(ref)
+    recomputed = await hashes_of(ref)
+    expect(hashes == recomputed, f"composed twice, it has different hashes{_where(hashes, recomputed)}")
     address = _address(ref)
     order: dict[str, Any] = {
         "address": address,
@@ -36,7 +36,7 @@ async def hashes_are_the_same_in_every_process(subject: CapabilitySubject) -> No
         "rename": None if ref.rename is None else dict(ref.rename),
     }
     for other in await asyncio.gather(*[_elsewhere(order, seed) for seed in _SEEDS]):
-        expect(own == other, f"another process computes different hashes{_where(own, other)}")
+        expect(hashes == other, f"another process computes different hashes{_where(hashes, other)}")
 
 
 async def _elsewhere(order: dict[str, Any], seed: str) -> dict[str, list[str]]:
@@ -51,8 +51,8 @@ async def _elsewhere(order: dict[str, Any], seed: str) -> dict[str, list[str]]:
         stderr=asyncio.subprocess.PIPE,
     )
     out, errors = await process.communicate(json.dumps(order).encode())
-    told = errors.decode(errors="replace").strip().splitlines()[-1:]
-    expect(process.returncode == 0, f"another process cannot load {order['address']}: {' '.join(told)}")
+    last_lines = errors.decode(errors="replace").strip().splitlines()[-1:]
+    expect(process.returncode == 0, f"another process cannot load {order['address']}: {' '.join(last_lines)}")
     return json.loads(out)
 
 
@@ -74,9 +74,9 @@ def _places(ref: AnyRef) -> Iterator[tuple[str, str]]:
                 yield module, name
 
 
-def _where(one: dict[str, list[str]], other: dict[str, list[str]]) -> str:
-    names = [name for name in one if one[name] != other.get(name)]
-    return f" with {names[0]}: {one[names[0]]} and {other.get(names[0])}" if names else ""
+def _where(hashes: dict[str, list[str]], other: dict[str, list[str]]) -> str:
+    names = [name for name in hashes if hashes[name] != other.get(name)]
+    return f" with {names[0]}: {hashes[names[0]]} and {other.get(names[0])}" if names else ""
 
 
 ALWAYS: Final[tuple[Promise, ...]] = (hashes_are_the_same_in_every_process,)
@@ -86,14 +86,16 @@ async def hashes_of(ref: AnyRef) -> dict[str, list[str]]:
     """Return the static, runtime and prompt hash of the reference as it is, and with each preset alone."""
     settings = {"its own presets": ref}
     for name in ref.base.presets:
-        settings[f"only the preset {name!r}"] = ref.with_presets(**{one: one == name for one in ref.base.presets})
-    found: dict[str, list[str]] = {}
-    for what, setting in settings.items():
+        settings[f"only the preset {name!r}"] = ref.with_presets(
+            **{preset: preset == name for preset in ref.base.presets}
+        )
+    hashes: dict[str, list[str]] = {}
+    for label, setting in settings.items():
         composition = compose(Agent("tester", uses=[setting]))
-        needed = [permission for one in composition.tools.values() for permission in one.tool.permissions]
+        needed = [permission for entry in composition.tools.values() for permission in entry.tool.permissions]
         snapshot = await evaluate(composition, principal=Principal("ada", permissions=needed, org="acme"))
-        found[what] = [snapshot.static_hash, snapshot.runtime_hash, snapshot.prompt_hash]
-    return found
+        hashes[label] = [snapshot.static_hash, snapshot.runtime_hash, snapshot.prompt_hash]
+    return hashes
 
 
 def _loaded(order: dict[str, Any]) -> AnyRef:

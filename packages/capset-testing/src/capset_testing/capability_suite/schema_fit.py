@@ -40,13 +40,13 @@ def misfit(schema: JsonSchema, value: Data, root: JsonSchema | None = None) -> s
         return misfit(target, value, root)
     if "const" in schema and not _same(schema["const"], value):
         return f"{_excerpt(value)} is not {schema['const']!r}"
-    if "enum" in schema and not any(_same(one, value) for one in schema["enum"]):
+    if "enum" in schema and not any(_same(option, value) for option in schema["enum"]):
         return f"{_excerpt(value)} is none of {schema['enum']}"
     for word in ("anyOf", "oneOf"):
-        if word in schema and all(misfit(one, value, root) for one in schema[word]):
+        if word in schema and all(misfit(branch, value, root) for branch in schema[word]):
             return f"{_excerpt(value)} fits no alternative"
-    for one in schema.get("allOf", ()):
-        if (problem := misfit(one, value, root)) is not None:
+    for part in schema.get("allOf", ()):
+        if (problem := misfit(part, value, root)) is not None:
             return problem
     kinds = schema.get("type", ())
     named = [kinds] if isinstance(kinds, str) else kinds
@@ -68,13 +68,13 @@ def objects(schema: Data) -> Iterator[dict[str, Any]]:
         for item in cast("list[Any]", schema):
             yield from objects(item)
     elif isinstance(schema, dict):
-        found = cast("dict[str, Any]", schema)
-        if "properties" in found:
-            yield found
-        for key, inner in found.items():
+        node = cast("dict[str, Any]", schema)
+        if "properties" in node:
+            yield node
+        for key, inner in node.items():
             if key in ("properties", "$defs"):
-                for one in inner.values():
-                    yield from objects(one)
+                for subschema in inner.values():
+                    yield from objects(subschema)
             elif key not in _NO_SCHEMAS:
                 yield from objects(inner)
 
@@ -87,8 +87,8 @@ def _is(kind: str, value: Data) -> bool:
     return isinstance(value, _TYPES[kind])
 
 
-def _same(one: Data, other: Data) -> bool:
-    return isinstance(one, bool) is isinstance(other, bool) and one == other
+def _same(first: Data, other: Data) -> bool:
+    return isinstance(first, bool) is isinstance(other, bool) and first == other
 
 
 def _bounds(schema: JsonSchema, value: Data) -> str | None:
@@ -110,18 +110,18 @@ def _bounds(schema: JsonSchema, value: Data) -> str | None:
 
 def _members(schema: JsonSchema, value: Data, root: JsonSchema) -> str | None:
     if isinstance(value, list) and "items" in schema:
-        known: Sequence[Any] = schema.get("prefixItems", ())
-        for item in cast("list[Any]", value)[len(known) :]:
+        prefix: Sequence[Any] = schema.get("prefixItems", ())
+        for item in cast("list[Any]", value)[len(prefix) :]:
             if (problem := misfit(schema["items"], item, root)) is not None:
                 return problem
     if not isinstance(value, dict):
         return None
-    there, fields = cast("dict[str, Any]", value), cast("Mapping[str, JsonSchema]", schema.get("properties", {}))
+    members, fields = cast("dict[str, Any]", value), cast("Mapping[str, JsonSchema]", schema.get("properties", {}))
     for name in schema.get("required", ()):
-        if name not in there:
+        if name not in members:
             return f"{name!r} is missing"
     others = schema.get("additionalProperties", True)
-    for name, inner in there.items():
+    for name, inner in members.items():
         if name in fields:
             problem = misfit(fields[name], inner, root)
         elif others is False:

@@ -23,24 +23,24 @@ async def look(bench: Bench) -> dict[str, Any]:
     """Return state, resources, documents and files by their names: JSON data and comparable values."""
     data = bench.session.snapshot.composition.data
 
-    async def seen(ctx: Context) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    async def read_all(ctx: Context) -> dict[str, Any]:
+        values: dict[str, Any] = {}
         for scope, state in data.states.items():
             for model in state.models if scope != "request" else ():
                 value = await ctx.state(model.value, scope=scope).get()
-                found[f"the {scope} state of {model.source}"] = value.model_dump(mode="json")
-        for one in data.given:
-            if one.scope == "request":
+                values[f"the {scope} state of {model.source}"] = value.model_dump(mode="json")
+        for source in data.given:
+            if source.scope == "request":
                 continue
-            if isinstance(one, Documents):
-                found[f"the {one.scope} documents {one.name!r}"] = await ctx.documents(one).recent(_MOST)
+            if isinstance(source, Documents):
+                values[f"the {source.scope} documents {source.name!r}"] = await ctx.documents(source).recent(_MOST)
             else:
-                found[f"the {one.scope} resource {one.name!r}"] = await _value(ctx, one)
-        return found
+                values[f"the {source.scope} resource {source.name!r}"] = await _value(ctx, source)
+        return values
 
-    found = await bench.within(seen)
-    found["the files"] = await bench.session.files.list("/", recursive=True)
-    return found
+    contents = await bench.within(read_all)
+    contents["the files"] = await bench.session.files.list("/", recursive=True)
+    return contents
 
 
 async def _value(ctx: Context, resource: Resource[Any]) -> Any:
@@ -66,13 +66,13 @@ async def it_can_be_used(subject: CapabilitySubject) -> None:
 
 async def helpers_can_be_built_by_everybody(subject: CapabilitySubject) -> None:
     """With every permission and with none: helpers are code, which no policy governs."""
-    for holds, who in ((None, "who holds every permission"), (frozenset[str](), "without permissions")):
+    for holds, holder in ((None, "who holds every permission"), (frozenset[str](), "without permissions")):
         async with subject.open(holds=holds) as bench:
             try:
                 built = await bench.within(subject.helpers)
             except Exception as error:  # any error of the author's code
-                raise AssertionError(f"helpers cannot be built for a principal {who}: {error!r}") from error
-            expect(built is not None, f"the helpers of a principal {who} are None")
+                raise AssertionError(f"helpers cannot be built for a principal {holder}: {error!r}") from error
+            expect(built is not None, f"the helpers of a principal {holder} are None")
 
 
 async def context_renders_the_same_twice(subject: CapabilitySubject) -> None:
@@ -95,35 +95,35 @@ async def nothing_reaches_another_session(subject: CapabilitySubject) -> None:
         others = {"somebody else": everything.principal(BOB, org="other")}
         if not shared & {"user", "org"}:
             others["the same user"] = everything.principal()
-        for who, principal in others.items():
+        for owner, principal in others.items():
             async with bench.beside(principal) as other:
                 before = await _seen(other)
                 await _run_all(bench)
                 after = await _seen(other)
-                differing = [what for what in after if before.get(what) != after[what]]
+                differing = [name for name in after if before.get(name) != after[name]]
                 if not differing:
                     continue
                 # Texts that contain the time differ after a tick, and random ones at last; leaked data stays.
                 await asyncio.sleep(_TICK_SECONDS)
                 later = [await _seen(other) for _ in range(_READINGS)]
-                leaked = [what for what in differing if all(one.get(what) == after[what] for one in later)]
-                expect(not leaked, f"what one session does changes {', '.join(leaked)} of another session of {who}")
+                leaked = [name for name in differing if all(reading.get(name) == after[name] for reading in later)]
+                expect(not leaked, f"what one session does changes {', '.join(leaked)} of another session of {owner}")
 
 
 async def what_is_exposed_is_there(subject: CapabilitySubject) -> None:
     """With every preset on, clients can read each name in ``expose=``, from the first moment on."""
     async with subject.with_presets(subject.capability.presets).open() as bench:
         try:
-            shown = await bench.session.exposed()
+            exposed = await bench.session.exposed()
         except CapsetError as error:
             raise AssertionError(f"what is exposed cannot be read: {error.message}") from error
-        names = {name for values in shown.values() for name in values}
+        names = {name for values in exposed.values() for name in values}
         for name in subject.capability.expose:
             expect(
                 name in names,
                 f"{name!r} is exposed, but clients cannot read it: it is of the scope 'request', or has no value yet",
             )
-        json.dumps(shown, allow_nan=False)
+        json.dumps(exposed, allow_nan=False)
 
 
 async def _rendered(bench: Bench, when: str) -> None:
@@ -144,14 +144,14 @@ async def _run_all(bench: Bench) -> None:
 async def _seen(bench: Bench) -> dict[str, Any]:
     """Return the visible contents of an untouched session; its tools that write are not called."""
     subject = bench.subject
-    found = await look(bench)
-    found["the system text"] = await bench.session.system_text()
+    contents = await look(bench)
+    contents["the system text"] = await bench.session.system_text()
     for tool in subject.in_use():
         for number, example in enumerate(subject.examples_of(tool)):
             if not tool.has_side_effects and not callable(example):
                 result = await bench.send(tool, example)
-                found[f"what {tool.name!r} gives (example {number})"] = outcome_text(result)
-    return found
+                contents[f"what {tool.name!r} gives (example {number})"] = outcome_text(result)
+    return contents
 
 
 FIRST: Final[tuple[Promise, ...]] = (it_can_be_used,)

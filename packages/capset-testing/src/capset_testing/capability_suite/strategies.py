@@ -32,12 +32,12 @@ def fitting(schema: JsonSchema, root: JsonSchema, depth: int = 0) -> SearchStrat
         return st.sampled_from(values)
     options = schema.get("anyOf") or schema.get("oneOf")
     if options:
-        return st.one_of([fitting(one, root, depth) for one in options])
+        return st.one_of([fitting(option, root, depth) for option in options])
     if "allOf" in schema:
         return fitting(schema["allOf"][0], root, depth)
     kinds = schema.get("type")
     if isinstance(kinds, list):
-        return st.one_of([fitting({**schema, "type": one}, root, depth) for one in cast("list[str]", kinds)])
+        return st.one_of([fitting({**schema, "type": kind}, root, depth) for kind in cast("list[str]", kinds)])
     make = _MAKERS.get(str(kinds))
     return ANY_JSON if make is None else make(schema, root, depth)
 
@@ -45,9 +45,9 @@ def fitting(schema: JsonSchema, root: JsonSchema, depth: int = 0) -> SearchStrat
 def _text(schema: JsonSchema, root: JsonSchema, depth: int) -> SearchStrategy[str]:
     if "pattern" in schema:
         return st.from_regex(str(schema["pattern"]), fullmatch=False)
-    least = schema.get("minLength", 0)
+    minimum = schema.get("minLength", 0)
     letters = st.characters(exclude_categories=["Cs", "Cc", "Zs", "Zl", "Zp"])
-    return st.text(letters, min_size=least, max_size=min(schema.get("maxLength", least + 20), least + 20))
+    return st.text(letters, min_size=minimum, max_size=min(schema.get("maxLength", minimum + 20), minimum + 20))
 
 
 def _integer(schema: JsonSchema, root: JsonSchema, depth: int) -> SearchStrategy[int]:
@@ -60,24 +60,28 @@ def _integer(schema: JsonSchema, root: JsonSchema, depth: int) -> SearchStrategy
 def _number(schema: JsonSchema, root: JsonSchema, depth: int) -> SearchStrategy[float]:
     above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     low, high = schema.get("minimum", above), schema.get("maximum", below)
-    return st.floats(low, high, allow_nan=False, allow_infinity=False).filter(lambda one: one not in (above, below))
+    return st.floats(low, high, allow_nan=False, allow_infinity=False).filter(
+        lambda number: number not in (above, below)
+    )
 
 
 def _array(schema: JsonSchema, root: JsonSchema, depth: int) -> SearchStrategy[list[Data]]:
-    least = schema.get("minItems", 0)
-    most = least if depth >= _DEPTH else min(schema.get("maxItems", least + 3), least + 3)
+    minimum = schema.get("minItems", 0)
+    maximum = minimum if depth >= _DEPTH else min(schema.get("maxItems", minimum + 3), minimum + 3)
     if fixed := schema.get("prefixItems"):
-        return st.tuples(*(fitting(one, root, depth + 1) for one in fixed)).map(list)
-    return st.lists(fitting(schema.get("items", {}), root, depth + 1), min_size=least, max_size=most)
+        return st.tuples(*(fitting(element, root, depth + 1) for element in fixed)).map(list)
+    return st.lists(fitting(schema.get("items", {}), root, depth + 1), min_size=minimum, max_size=maximum)
 
 
 def _object(schema: JsonSchema, root: JsonSchema, depth: int) -> SearchStrategy[dict[str, Data]]:
     fields = cast("Mapping[str, JsonSchema]", schema.get("properties", {}))
     needed = set(schema.get("required", ()))
-    made = {name: fitting(inner, root, depth + 1) for name, inner in fields.items() if depth < _DEPTH or name in needed}
+    members = {
+        name: fitting(inner, root, depth + 1) for name, inner in fields.items() if depth < _DEPTH or name in needed
+    }
     return st.fixed_dictionaries(
-        {name: one for name, one in made.items() if name in needed},
-        optional={name: one for name, one in made.items() if name not in needed},
+        {name: strategy for name, strategy in members.items() if name in needed},
+        optional={name: strategy for name, strategy in members.items() if name not in needed},
     )
 
 
@@ -93,26 +97,26 @@ _MAKERS: Final[Mapping[str, Callable[[JsonSchema, JsonSchema, int], SearchStrate
 
 
 @st.composite
-def changed(draw: Callable[[SearchStrategy[Any]], Any], whole: SearchStrategy[dict[str, Data]]) -> dict[str, Data]:
+def changed(draw: Callable[[SearchStrategy[Any]], Any], strategy: SearchStrategy[dict[str, Data]]) -> dict[str, Data]:
     """Return data with one thing changed, anywhere: another value, one that is nearly right, one gone, one too many."""
-    data = {"": deepcopy(draw(whole))}
+    data = {"": deepcopy(draw(strategy))}
     place = draw(st.sampled_from(list(_places(data))))
     *way, last = place
     around: Any = data
     for key in way:
         around = around[key]
-    there = around[last]
+    current = around[last]
     match draw(st.sampled_from(["other", "near", "gone", "more"])):
         case "gone" if way:
             del around[last]
-        case "more" if isinstance(there, dict):
-            there[draw(_TEXT.filter(lambda name: name not in there))] = draw(ANY_JSON)
+        case "more" if isinstance(current, dict):
+            current[draw(_TEXT.filter(lambda name: name not in current))] = draw(ANY_JSON)
         case "near" if way:
-            around[last] = draw(st.sampled_from(_near(there)))
+            around[last] = draw(st.sampled_from(_near(current)))
         case _ if way:
             around[last] = draw(ANY_JSON)
         case _:
-            there[draw(_TEXT)] = draw(ANY_JSON)
+            current[draw(_TEXT)] = draw(ANY_JSON)
     return data[""]
 
 

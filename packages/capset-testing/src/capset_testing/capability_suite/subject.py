@@ -61,12 +61,12 @@ class CapabilitySubject:
         on = set(names)
         return replace(self, ref=self.ref.with_presets(**{name: name in on for name in self.capability.presets}))
 
-    def with_tool(self, wanted: AnyTool) -> CapabilitySubject:
+    def with_tool(self, tool: AnyTool) -> CapabilitySubject:
         """Return the subject with a tool in use: unchanged, or with one more preset on."""
-        if wanted in self.in_use():
+        if tool in self.in_use():
             return self
         parts = self.capability.parts.items()
-        name = next(name for name, part in parts if name is not None and wanted in part.tools)
+        name = next(name for name, part in parts if name is not None and tool in part.tools)
         return replace(self, ref=self.ref.with_presets(**{name: True}))
 
     def compose(self) -> Composition:
@@ -75,20 +75,20 @@ class CapabilitySubject:
 
     def in_use(self) -> tuple[AnyTool, ...]:
         """Return its tools that are in use with the current presets."""
-        there = [one.tool for one in self.compose().tools.values()]
-        return tuple(one for one in self.tools if one in there)
+        tools_in_use = [entry.tool for entry in self.compose().tools.values()]
+        return tuple(tool for tool in self.tools if tool in tools_in_use)
 
     async def helpers(self, ctx: Context) -> Any:  # of the capability's own type
         """Return its helpers."""
         return ctx.use(self.ref)
 
-    def examples_of(self, wanted: AnyTool) -> tuple[Example, ...]:
+    def examples_of(self, tool: AnyTool) -> tuple[Example, ...]:
         """Return a tool's examples."""
-        return (self.examples or {}).get(wanted.name, ())
+        return (self.examples or {}).get(tool.name, ())
 
     def principal(self, id: str = ADA, *, org: str = "acme", holds: frozenset[str] | None = None) -> Principal:
         """Return a user with the permissions of all tools, or exactly the given ones."""
-        needed = frozenset[str]().union(*(one.tool.permissions for one in self.compose().tools.values()))
+        needed = frozenset[str]().union(*(entry.tool.permissions for entry in self.compose().tools.values()))
         return Principal(id, permissions=needed | self.permissions if holds is None else holds, org=org)
 
     @asynccontextmanager
@@ -96,8 +96,8 @@ class CapabilitySubject:
         """Open a session of a new agent in a new store."""
         probe = Probe()
         agent = Agent("tester", uses=[self.ref], tools=[probe.tool])
-        who = self.principal(holds=holds)
-        async with session_for(agent, principal=who, env=self.env, workspace=self.workspace) as desk:
+        principal = self.principal(holds=holds)
+        async with session_for(agent, principal=principal, env=self.env, workspace=self.workspace) as desk:
             yield Bench(self, desk, probe, desk.session)
 
 
@@ -156,19 +156,19 @@ class Bench:
         """Run a function with the context of a call."""
         return await self.probe.run(self.session, work)
 
-    def name_of(self, wanted: AnyTool) -> str:
+    def name_of(self, tool: AnyTool) -> str:
         """Return the name of a tool in this session."""
         tools = self.session.snapshot.composition.tools
-        return next(name for name, one in tools.items() if one.tool is wanted)
+        return next(name for name, entry in tools.items() if entry.tool is tool)
 
     async def prepared(self, example: Example) -> Arguments:
         """Return an example's arguments, after its preparations."""
         return await example(self.session) if callable(example) else example
 
-    async def send(self, wanted: AnyTool, arguments: Arguments) -> Result[Any]:
+    async def send(self, tool: AnyTool, arguments: Arguments) -> Result[Any]:
         """Call a tool as over the wire, with JSON; its result is JSON data."""
         text = json.dumps(arguments, allow_nan=False).encode()
-        return await self.session.try_message(self.session.message(self.name_of(wanted), Json(text)))
+        return await self.session.try_message(self.session.message(self.name_of(tool), Json(text)))
 
 
 Promise = Callable[[CapabilitySubject], Awaitable[None]]

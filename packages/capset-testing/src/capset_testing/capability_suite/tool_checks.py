@@ -28,45 +28,45 @@ async def invalid_arguments_are_refused(subject: CapabilitySubject) -> None:
 async def unknown_arguments_are_refused(subject: CapabilitySubject) -> None:
     """Unknown arguments are refused even beside valid ones: a misspelt name must not be ignored."""
     for tool in subject.tools:
-        given = await asyncio.to_thread(_some_valid, subject, tool)
+        arguments = await asyncio.to_thread(_some_valid, subject, tool)
         async with subject.with_tool(tool).open() as bench:
-            await _refused(bench, tool, {**given, _unknown_to(tool): 1})
+            await _refused(bench, tool, {**arguments, _unknown_to(tool): 1})
 
 
 def _refuses(subject: CapabilitySubject, tool: AnyTool) -> None:
     from capset_testing.capability_suite.strategies import changed
 
     schema = tool.arguments.json_schema
-    wrong = changed(_valid(subject, tool)).filter(lambda made: misfit(schema, made) is not None)
+    wrong = changed(_valid(subject, tool)).filter(lambda candidate: misfit(schema, candidate) is not None)
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
         bench = runner.run(stack.enter_async_context(subject.open()))
         try:
-            each(wrong, lambda made: runner.run(_refused(bench, tool, made)))
+            each(wrong, lambda candidate: runner.run(_refused(bench, tool, candidate)))
         finally:
             runner.run(stack.aclose())
 
 
-async def _refused(bench: Bench, tool: AnyTool, made: Arguments) -> None:
-    result = await bench.send(tool, made)
+async def _refused(bench: Bench, tool: AnyTool, arguments: Arguments) -> None:
+    result = await bench.send(tool, arguments)
     if isinstance(result.error, InvalidArguments) and result.error.status == 422:
         return  # raised by nothing behind the validation
-    why = misfit(tool.arguments.json_schema, made)
+    why = misfit(tool.arguments.json_schema, arguments)
     raise AssertionError(
-        f"tool {tool.name!r} takes {json.dumps(made)}, though {why}: "
+        f"tool {tool.name!r} takes {json.dumps(arguments)}, though {why}: "
         f"expected InvalidArguments, got {outcome_text(result)}"
     )
 
 
 def _some_valid(subject: CapabilitySubject, tool: AnyTool) -> Arguments:
-    found: list[Arguments] = []
-    each(_valid(subject, tool), found.append, cases=1)
-    expect(found, f"tool {tool.name!r}: no arguments could be made up that fit; give examples of them")
-    return found[0]
+    samples: list[Arguments] = []
+    each(_valid(subject, tool), samples.append, cases=1)
+    expect(samples, f"tool {tool.name!r}: no arguments could be made up that fit; give examples of them")
+    return samples[0]
 
 
 def _valid(subject: CapabilitySubject, tool: AnyTool) -> SearchStrategy[Any]:
-    return valid(tool, [dict(one) for one in subject.examples_of(tool) if not callable(one)])
+    return valid(tool, [dict(example) for example in subject.examples_of(tool) if not callable(example)])
 
 
 def _unknown_to(tool: AnyTool) -> str:
@@ -81,17 +81,17 @@ OF_TOOLS: Final[tuple[Promise, ...]] = (invalid_arguments_are_refused, unknown_a
 
 async def every_tool_and_parameter_has_an_example(subject: CapabilitySubject) -> None:
     """Every tool and parameter has an example, and every example belongs to a tool."""
-    own = {one.name: one for one in subject.tools}
+    tools = {tool.name: tool for tool in subject.tools}
     for name in subject.examples or ():
-        expect(name in own, f"examples: {unknown('tool', name, own)}")
+        expect(name in tools, f"examples: {unknown('tool', name, tools)}")
     for tool in subject.tools:
         examples = subject.examples_of(tool)
         expect(examples, f"tool {tool.name!r} has no example")
-        shown: set[str] = set()
+        parameters: set[str] = set()
         for example in examples:
             async with subject.with_tool(tool).open() as bench:
-                shown |= set(await bench.prepared(example))
-        missing = [name for name in tool.parameters if name not in shown]
+                parameters |= set(await bench.prepared(example))
+        missing = [name for name in tool.parameters if name not in parameters]
         expect(not missing, f"tool {tool.name!r}: no example has the parameter {', '.join(map(repr, missing))}")
 
 
@@ -102,11 +102,11 @@ async def every_example_runs(subject: CapabilitySubject) -> None:
             async with subject.with_tool(tool).open() as bench:
                 arguments = await bench.prepared(example)
                 result = await bench.send(tool, arguments)
-            what = f"tool {tool.name!r} with {json.dumps(arguments)}"
-            expect(result.success, f"{what} fails: {outcome_text(result)}")
+            label = f"tool {tool.name!r} with {json.dumps(arguments)}"
+            expect(result.success, f"{label} fails: {outcome_text(result)}")
             text = json.dumps(result.data, allow_nan=False)
             problem = misfit(tool.output.json_schema, json.loads(text))
-            expect(problem is None, f"{what} gives {text}, which does not fit its output schema: {problem}")
+            expect(problem is None, f"{label} gives {text}, which does not fit its output schema: {problem}")
 
 
 async def what_is_optional_can_be_left_out(subject: CapabilitySubject) -> None:
@@ -114,7 +114,7 @@ async def what_is_optional_can_be_left_out(subject: CapabilitySubject) -> None:
     for tool in subject.tools:
         needed = set(tool.arguments.json_schema.get("required", ()))
         for example in subject.examples_of(tool):
-            for name in [one for one in tool.parameters if one not in needed]:
+            for name in [parameter for parameter in tool.parameters if parameter not in needed]:
                 async with subject.with_tool(tool).open() as bench:
                     arguments = await bench.prepared(example)
                     if name not in arguments:
@@ -136,7 +136,7 @@ async def a_tool_that_reads_writes_nothing(subject: CapabilitySubject) -> None:
                 before = await look(bench)
                 await bench.send(tool, arguments)
                 after = await look(bench)
-            changed = [what for what in after if before.get(what) != after[what]]
+            changed = [name for name in after if before.get(name) != after[name]]
             expect(not changed, f"tool {tool.name!r} has the effect 'read', but it changes {', '.join(changed)}")
 
 

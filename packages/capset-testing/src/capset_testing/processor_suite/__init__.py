@@ -68,12 +68,19 @@ def processor_suite(
     for name, number in (("most", most), ("patience", patience), ("cleanup", cleanup)):
         if not number > 0:
             raise DefinitionError(f"processor_suite: {name} must be a positive number; got {number!r}")
-    given = tuple(dict(one) for one in examples)
-    for one in given:
-        if not fits(tool, one):
-            raise DefinitionError(f"processor_suite: the example {one!r:.200} does not fit the tool {tool.name!r}")
+    example_arguments = tuple(dict(example) for example in examples)
+    for example in example_arguments:
+        if not fits(tool, example):
+            raise DefinitionError(f"processor_suite: the example {example!r:.200} does not fit the tool {tool.name!r}")
     subject = ProcessorSubject(
-        tool, given, tuple(uses), frozenset(permissions), dict(env or {}), int(most), float(patience), float(cleanup)
+        tool,
+        example_arguments,
+        tuple(uses),
+        frozenset(permissions),
+        dict(env or {}),
+        int(most),
+        float(patience),
+        float(cleanup),
     )
     promises = [*definition_checks.ALWAYS, *stream_checks.OF_EMISSIONS, *stream_checks.ALWAYS]
     if is_repeatable:

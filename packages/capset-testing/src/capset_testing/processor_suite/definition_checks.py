@@ -17,90 +17,90 @@ from capset_testing.processor_suite.subject import ProcessorSubject, Promise, ex
 async def it_says_what_it_is(subject: ProcessorSubject) -> None:
     """Check that the tool, its inbound and all its outbound messages have descriptions with words to choose by."""
     tool = subject.tool
-    told = [("the tool", tool.description), ("its inbound", tool.inbound.get("description"))]
-    for one in options(tool.outbound):
-        (named,) = _constants(one, "type") or ("?",)
-        told.append((f"its outbound {named!r}", one.get("description")))
-    for what, text in told:
+    descriptions = [("the tool", tool.description), ("its inbound", tool.inbound.get("description"))]
+    for message in options(tool.outbound):
+        (named,) = _constants(message, "type") or ("?",)
+        descriptions.append((f"its outbound {named!r}", message.get("description")))
+    for label, text in descriptions:
         expect(
             len(str(text or "").split()) >= 3,
-            f"processor {tool.type!r}: expected a description of {what} of at least three words; got {text!r}; "
+            f"processor {tool.type!r}: expected a description of {label} of at least three words; got {text!r}; "
             "write it as the docstring of the model, or as description=",
         )
 
 
 async def its_type_is_its_route(subject: ProcessorSubject) -> None:
     """Its inbound has one literal ``type``, and messages of that type are routed to it."""
-    tool, shown = subject.tool, _constants(subject.tool.inbound, "type")
+    tool, types = subject.tool, _constants(subject.tool.inbound, "type")
     expect(
-        shown == [tool.type],
+        types == [tool.type],
         f"processor {tool.name!r}: expected its inbound to show the type {tool.type!r}, which leads to it; got "
-        f"{shown}; make it with Tool.from_processor, which reads the type from the inbound",
+        f"{types}; make it with Tool.from_processor, which reads the type from the inbound",
     )
     async with subject.open() as session:
-        found = session.invoke(Message(tool.kind, tool.type)).called
+        target = session.invoke(Message(tool.kind, tool.type)).called
     expect(
-        found is tool,
-        f"processor {tool.name!r}: expected messages of the type {tool.type!r} to lead to it; they lead to {found!r}; "
+        target is tool,
+        f"processor {tool.name!r}: expected messages of the type {tool.type!r} to lead to it; they lead to {target!r}; "
         "leave out of uses= what brings the other one",
     )
 
 
 async def each_call_gets_a_processor_of_its_own(subject: ProcessorSubject) -> None:
     """Two processors from the factory share no object with state."""
-    what = f"processor {subject.tool.type!r}"
-    made = [_made(what, subject) for _ in range(2)]
-    for one in made:
+    label = f"processor {subject.tool.type!r}"
+    processors = [_made(label, subject) for _ in range(2)]
+    for candidate in processors:
         expect(
-            callable(one) and not inspect.isclass(one),
-            f"{what}: expected its factory to return async def process(messages, emit, ctx); got {one!r:.100}; "
+            callable(candidate) and not inspect.isclass(candidate),
+            f"{label}: expected its factory to return async def process(messages, emit, ctx); got {candidate!r:.100}; "
             "give factory= a plain function that returns one, or handles(…) or yields(…)",
         )
         expect(
-            not inspect.isasyncgenfunction(one),
-            f"{what}: expected a processor that emits; its factory returned {one!r:.100}, which yields; "
+            not inspect.isasyncgenfunction(candidate),
+            f"{label}: expected a processor that emits; its factory returned {candidate!r:.100}, which yields; "
             "make the factory with yields(…)",
         )
-    first, second = ({id(one): one for one in _stateful(processor, set())} for processor in made)
-    shared = [one for key, one in first.items() if key in second]
+    first, second = ({id(part): part for part in _stateful(processor, set())} for processor in processors)
+    shared = [part for key, part in first.items() if key in second]
     expect(
         not shared,
-        f"{what}: expected a fresh processor for each call; two calls share {', '.join(map(_named, shared))}; "
+        f"{label}: expected a fresh processor for each call; two calls share {', '.join(map(_named, shared))}; "
         "make the object inside of the factory",
     )
 
 
 def options(schema: JsonSchema) -> list[JsonSchema]:
     """Return the messages in the schema of an outbound."""
-    found = schema.get("oneOf", schema.get("anyOf", [schema]))
-    return [resolved(one, schema) for one in found]
+    schemas = schema.get("oneOf", schema.get("anyOf", [schema]))
+    return [resolved(option, schema) for option in schemas]
 
 
 def _constants(schema: JsonSchema, name: str) -> list[object]:
-    found = schema.get("properties", {}).get(name, {})
-    return [found["const"]] if "const" in found else list(found.get("enum", ()))
+    field = schema.get("properties", {}).get(name, {})
+    return [field["const"]] if "const" in field else list(field.get("enum", ()))
 
 
-def _made(what: str, subject: ProcessorSubject) -> Any:
+def _made(label: str, subject: ProcessorSubject) -> Any:
     try:
-        made = subject.tool.handler()
+        processor = subject.tool.handler()
     except Exception as error:  # any error of the author's code
         raise AssertionError(
-            f"{what}: expected its factory to make a processor; it raised {error!r}; do what can fail in the processor"
+            f"{label}: expected its factory to make a processor; it raised {error!r}; do what can fail in the processor"
         ) from error
-    if asyncio.iscoroutine(made):
-        made.close()
+    if asyncio.iscoroutine(processor):
+        processor.close()
         raise AssertionError(
-            f"{what}: expected its factory to be a plain function; it is async def; return the processor from a def"
+            f"{label}: expected its factory to be a plain function; it is async def; return the processor from a def"
         )
-    return made
+    return processor
 
 
-def _stateful(value: Any, seen: set[int]) -> Iterator[object]:
+def _stateful(value: Any, visited: set[int]) -> Iterator[object]:
     """Yield the objects with state that a processor is, is bound to, or calls."""
-    if id(value) in seen:
+    if id(value) in visited:
         return
-    seen.add(id(value))
+    visited.add(id(value))
     match value:
         case FunctionType():
             for cell in value.__closure__ or ():
@@ -109,18 +109,18 @@ def _stateful(value: Any, seen: set[int]) -> Iterator[object]:
                 except ValueError:  # not bound yet
                     continue
                 if callable(inner):
-                    yield from _stateful(inner, seen)
+                    yield from _stateful(inner, visited)
         case MethodType():
-            yield from _stateful(value.__func__, seen)
+            yield from _stateful(value.__func__, visited)
             yield from _owner(value.__self__)
         case BuiltinFunctionType():
             yield from _owner(value.__self__)
         case functools.partial():
-            for one in (cast("object", value.func), *value.args, *value.keywords.values()):
-                if callable(one):
-                    yield from _stateful(one, seen)
+            for part in (cast("object", value.func), *value.args, *value.keywords.values()):
+                if callable(part):
+                    yield from _stateful(part, visited)
         case _ if hasattr(value, "__wrapped__"):
-            yield from _stateful(value.__wrapped__, seen)
+            yield from _stateful(value.__wrapped__, visited)
         case _:
             yield from _owner(value)
 
@@ -130,7 +130,7 @@ def _owner(value: Any) -> Iterator[object]:
         return
     if getattr(getattr(value, "__dataclass_params__", None), "frozen", False):
         return
-    has_slots = any(getattr(one, "__slots__", ()) for one in type(value).__mro__)
+    has_slots = any(getattr(ancestor, "__slots__", ()) for ancestor in type(value).__mro__)
     if getattr(value, "__dict__", None) or has_slots or isinstance(value, list | dict | set | bytearray):
         yield value
 

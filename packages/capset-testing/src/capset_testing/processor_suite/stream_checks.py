@@ -33,19 +33,23 @@ async def every_emission_fits_its_outbound(subject: ProcessorSubject) -> None:
     """By its kind and type, and by its data against the public JSON Schema."""
     schema = subject.tool.outbound
     contract = subject.contract
-    there = [f"event {name!r}" for name in contract.events] + [f"reply {name!r}" for name in contract.replies]
+    emissions = [f"event {name!r}" for name in contract.events] + [f"reply {name!r}" for name in contract.replies]
     for arguments in await subject.data():
         run = await subject.run(arguments)
-        what = f"{subject.describe_call(arguments)}: expected only what its outbound has ({', '.join(there)})"
+        expectation = (
+            f"{subject.describe_call(arguments)}: expected only what its outbound has ({', '.join(emissions)})"
+        )
         expect(
             not isinstance(run.error, InvalidOutput),
-            f"{what}; got {_describe_emission(run.watch.last)}, so: {run.error and run.error.message} "
+            f"{expectation}; got {_describe_emission(run.watch.last)}, so: {run.error and run.error.message} "
             "Emit instances of the outbound's models, nothing after the reply, or add what is missing to outbound=",
         )
         for message in run.messages:
             if message.kind != "error":
                 problem = misfit(schema, _envelope(message)) and misfit(schema, {**_envelope(message), "data": None})
-                expect(problem is None, f"{what}; got {_describe_emission(message)}: {problem}; make the two agree")
+                expect(
+                    problem is None, f"{expectation}; got {_describe_emission(message)}: {problem}; make the two agree"
+                )
 
 
 async def calls_leave_no_state_behind(subject: ProcessorSubject) -> None:
@@ -63,8 +67,8 @@ async def calls_leave_no_state_behind(subject: ProcessorSubject) -> None:
 
 
 def _envelope(message: Message) -> dict[str, Any]:
-    told: dict[str, Any] = {"kind": message.kind, "type": message.type}
-    return told if message.data is None else {**told, "data": message.data}
+    envelope: dict[str, Any] = {"kind": message.kind, "type": message.type}
+    return envelope if message.data is None else {**envelope, "data": message.data}
 
 
 def _describe_emission(emission: Message | BaseModel | None) -> str:
@@ -84,23 +88,25 @@ OF_REPEATABLE: Final[tuple[Promise, ...]] = (calls_leave_no_state_behind,)
 
 async def it_waits_for_its_consumer(subject: ProcessorSubject) -> None:
     """During a pause of any length, it does not pile up waiting emissions."""
-    most = subject.contract.buffer + 1
+    limit = subject.contract.buffer + 1
     for arguments in await subject.fullest():
         async with subject.open() as session:
             stream, watch = subject.stream(session, arguments)
             async with stream:
                 for taken in range(_TAKEN):
                     await settle()
-                    what = f"{subject.describe_call(arguments)}: expected it to wait for its consumer"
+                    expectation = f"{subject.describe_call(arguments)}: expected it to wait for its consumer"
                     expect(
                         not watch.dropped,
-                        f"{what}; it called emit and never awaited that ({counted(len(watch.dropped), 'time')}), so "
+                        f"{expectation}; it called emit "
+                        f"and never awaited that ({counted(len(watch.dropped), 'time')}), so "
                         "that nothing was sent; write await emit(…)",
                     )
-                    crowd = watch.begun - taken - most
+                    crowd = watch.begun - taken - limit
                     expect(
                         crowd <= _AT_ONCE,
-                        f"{what}; {crowd} more of its emissions were under way after {taken} were taken; wait for some "
+                        f"{expectation}; {crowd} more of its emissions were under way "
+                        f"after {taken} were taken; wait for some "
                         f"before there are more than {_AT_ONCE}, as in a task group for each batch, or await each emit",
                     )
                     if await subject.next_of(stream) is None:
@@ -115,31 +121,31 @@ async def leaving_ends_it(subject: ProcessorSubject) -> None:
                 break
 
 
-async def _leaves_after(subject: ProcessorSubject, arguments: Arguments, wanted: int) -> int:
+async def _leaves_after(subject: ProcessorSubject, arguments: Arguments, count: int) -> int:
     """Take some messages, leave, and check for leftovers; return the number of messages."""
     clock, taken = asyncio.get_running_loop().time, 0
     async with subject.open() as session:
         stream, _ = subject.stream(session, arguments)
         before = asyncio.all_tasks()
         async with stream:
-            while taken < wanted and await subject.next_of(stream) is not None:
+            while taken < count and await subject.next_of(stream) is not None:
                 taken += 1
             await settle()
             left_at = clock()
         took = clock() - left_at
         await settle()
-        left = [one for one in asyncio.all_tasks() - before if not one.done()]
-    what = f"{subject.describe_call(arguments)}, left after {counted(taken, 'message')}"
+        leftovers = [task for task in asyncio.all_tasks() - before if not task.done()]
+    label = f"{subject.describe_call(arguments)}, left after {counted(taken, 'message')}"
     expect(
         took <= subject.cleanup,
-        f"{what}: expected it to end within {subject.cleanup:g} s; it took {took:.1f} s; let CancelledError through, "
+        f"{label}: expected it to end within {subject.cleanup:g} s; it took {took:.1f} s; let CancelledError through, "
         "and do no more in finally than is needed",
     )
-    for one in left:
-        one.cancel()
+    for task in leftovers:
+        task.cancel()
     expect(
-        not left,
-        f"{what}: expected no task of its own to be left; there are {', '.join(map(_named, left))}; "
+        not leftovers,
+        f"{label}: expected no task of its own to be left; there are {', '.join(map(_named, leftovers))}; "
         "start tasks in an asyncio.TaskGroup",
     )
     return taken

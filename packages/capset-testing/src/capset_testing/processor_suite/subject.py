@@ -54,15 +54,15 @@ class EmissionWatch:
     @property
     def begun(self) -> int:
         """Number of emissions begun, up to the reply or the error: later ones are not sent."""
-        for number, one in enumerate(self._emissions, start=1):
-            if getattr(one.emission, "kind", None) in ("reply", "error"):
+        for number, entry in enumerate(self._emissions, start=1):
+            if getattr(entry.emission, "kind", None) in ("reply", "error"):
                 return number
         return len(self._emissions)
 
     @property
     def dropped(self) -> list[Emission]:
         """Emissions that were never awaited."""
-        return [one.emission for one in self._emissions if not one.is_awaited]
+        return [entry.emission for entry in self._emissions if not entry.is_awaited]
 
     @property
     def last(self) -> Emission | None:
@@ -135,7 +135,7 @@ class ProcessorRun:
     @property
     def shape(self) -> list[tuple[str, str]]:
         """The kinds and types of the messages."""
-        return [(one.kind, one.type) for one in self.messages]
+        return [(message.kind, message.type) for message in self.messages]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -158,8 +158,8 @@ class ProcessorSubject:
     def __post_init__(self) -> None:
         """Compose an agent of it. Raises ``DefinitionError`` if that fails."""
         used = compose(Agent("tester", uses=self.uses))
-        there = any(one.tool is self.tool for one in used.tools.values())
-        agent = Agent("tester", uses=self.uses, tools=() if there else (self.tool,))
+        is_in_use = any(entry.tool is self.tool for entry in used.tools.values())
+        agent = Agent("tester", uses=self.uses, tools=() if is_in_use else (self.tool,))
         compose(agent)
         object.__setattr__(self, "agent", agent)
 
@@ -183,15 +183,15 @@ class ProcessorSubject:
 
     async def fullest(self) -> Sequence[Arguments]:
         """Return some of the arguments, those first that lead to the most messages."""
-        runs = [(len((await self.run(one)).messages), one) for one in await self.data()]
-        return [one for _, one in sorted(runs, key=lambda run: -run[0])[:_FULLEST]]
+        runs = [(len((await self.run(arguments)).messages), arguments) for arguments in await self.data()]
+        return [arguments for _, arguments in sorted(runs, key=lambda run: -run[0])[:_FULLEST]]
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Session]:
         """Open a session in a new store, of a user with all needed permissions."""
-        needed = frozenset[str]().union(*(one.tool.permissions for one in compose(self.agent).tools.values()))
-        who = Principal("ada", permissions=needed | self.permissions, org="acme")
-        async with session_for(self.agent, principal=who, env=self.env) as desk:
+        needed = frozenset[str]().union(*(entry.tool.permissions for entry in compose(self.agent).tools.values()))
+        principal = Principal("ada", permissions=needed | self.permissions, org="acme")
+        async with session_for(self.agent, principal=principal, env=self.env) as desk:
             yield desk.session
 
     def stream(self, session: Session, arguments: Arguments) -> tuple[Messages, EmissionWatch]:
@@ -211,12 +211,12 @@ class ProcessorSubject:
         """
         async with self.open() as session:
             stream, watch = self.stream(session, arguments)
-            found: list[Message] = []
+            messages: list[Message] = []
             is_cut = False
             async with stream:
                 while (message := await self.next_of(stream)) is not None:
-                    found.append(message)
-                    if len(found) >= self.most:
+                    messages.append(message)
+                    if len(messages) >= self.most:
                         break
                 is_cut = message is not None or not stream.has_ended
             error = None if is_cut else stream.result.error
@@ -225,7 +225,7 @@ class ProcessorSubject:
                 f"{self.describe_call(arguments)} is refused before it starts: {error.code} ({error.message}); "
                 "give permissions=, env= or examples= with which it can be called"
             )
-        return ProcessorRun(tuple(found), error, watch, is_cut)
+        return ProcessorRun(tuple(messages), error, watch, is_cut)
 
     async def next_of(self, stream: Messages) -> Message | None:
         """Return the next message, or ``None`` at the end, or if none comes within ``patience``."""
@@ -236,16 +236,16 @@ class ProcessorSubject:
             return None
 
     def _installed(self, session: Session) -> Installed:
-        return next(one for one in session.snapshot.composition.tools.values() if one.tool is self.tool)
+        return next(entry for entry in session.snapshot.composition.tools.values() if entry.tool is self.tool)
 
     def _made_up(self) -> Sequence[Arguments]:
-        found: dict[str, Arguments] = {json.dumps(dict(one)): dict(one) for one in self.tool.examples}
+        cases: dict[str, Arguments] = {json.dumps(dict(example)): dict(example) for example in self.tool.examples}
 
-        def add_arguments(made: Arguments) -> None:
-            found.setdefault(json.dumps(made), made)
+        def add_arguments(arguments: Arguments) -> None:
+            cases.setdefault(json.dumps(arguments), arguments)
 
         each(valid(self.tool), add_arguments, cases=CASES)
-        return tuple(found.values())
+        return tuple(cases.values())
 
 
 Promise = Callable[[ProcessorSubject], Awaitable[None]]

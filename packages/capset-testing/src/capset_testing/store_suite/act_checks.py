@@ -22,7 +22,7 @@ def act(id: str, name: ActName = "key.create", **changes: str | int | None) -> E
 async def _acts_of(store: Store) -> list[str]:
     """Return the ids of the acts on record, oldest first."""
     page = await store.audit.query(AuditQuery(kind="act", limit=100))
-    return [one.id for one in reversed(page.items)]
+    return [record.id for record in reversed(page.items)]
 
 
 async def an_act_is_on_record_if_its_change_is_made(make: Make) -> None:
@@ -30,11 +30,11 @@ async def an_act_is_on_record_if_its_change_is_made(make: Make) -> None:
     async with opened(make) as store:
         await store.sessions.create(SessionRow("s", "agent", "{}", "0" * 64, "user-1", "user", None, NOW))
         done: dict[str, Callable[[Entry], Awaitable[object]]] = {
-            "create": lambda one: store.keys.create(_KEY, act=one),
-            "revoke": lambda one: store.keys.revoke("id-0", NOW, act=one),
-            "write": lambda one: store.files.write("s", "/a", b"x", org=None, now=NOW, version=0, act=one),
-            "remove": lambda one: store.files.delete("s", "/a", recursive=False, act=one),
-            "delete": lambda one: store.sessions.delete("s", act=one),
+            "create": lambda record: store.keys.create(_KEY, act=record),
+            "revoke": lambda record: store.keys.revoke("id-0", NOW, act=record),
+            "write": lambda record: store.files.write("s", "/a", b"x", org=None, now=NOW, version=0, act=record),
+            "remove": lambda record: store.files.delete("s", "/a", recursive=False, act=record),
+            "delete": lambda record: store.sessions.delete("s", act=record),
         }
         for name, change in done.items():
             await change(act(name))
@@ -53,8 +53,8 @@ async def a_change_whose_act_cannot_be_recorded_is_not_made(make: Make) -> None:
         await expect_error(StoreError, store.keys.create(_KEY, act=act("taken")), "a change without its record")
         expect(await store.keys.list(), [], "the keys")
         await store.sessions.create(SessionRow("s", "agent", "{}", "0" * 64, "user-1", "user", None, NOW))
-        written = store.files.write("s", "/a", b"x", org=None, now=NOW, act=act("taken"))
-        await expect_error(StoreError, written, "a file without its record")
+        writing = store.files.write("s", "/a", b"x", org=None, now=NOW, act=act("taken"))
+        await expect_error(StoreError, writing, "a file without its record")
         expect(await store.files.stat("s", "/a"), None, "the file")
         await store.files.write("s", "/a", b"x", org=None, now=NOW)
         removed = store.files.delete("s", "/a", recursive=False, act=act("taken"))
@@ -74,7 +74,7 @@ async def acts_and_calls_are_listed_apart_or_together(make: Make) -> None:
             await store.audit.commit(entry(f"call-{number}", act=None, source=None))
             await store.audit.commit(act(f"act-{number}", "log.read" if number else "key.create"))
         names = ("act-2", "call-2", "act-1", "call-1", "act-0", "call-0")
-        for query, found in (
+        for query, ids in (
             (AuditQuery(), names[1::2]),
             (AuditQuery(kind="act"), names[::2]),
             (AuditQuery(act="log.read"), ("act-2", "act-1")),
@@ -84,7 +84,7 @@ async def acts_and_calls_are_listed_apart_or_together(make: Make) -> None:
             (AuditQuery(kind="all", limit=3, before=4), names[3:]),
         ):
             items = (await store.audit.query(query)).items
-            expect(tuple(one.id for one in items), tuple(found), f"the records of {query}")
+            expect(tuple(record.id for record in items), tuple(ids), f"the records of {query}")
 
 
 async def a_log_has_one_key(make: Make) -> None:
@@ -92,7 +92,7 @@ async def a_log_has_one_key(make: Make) -> None:
     async with opened(make) as store:
         first, second, third = (CheckpointKey.generate().public for _ in range(3))
         expect(await store.audit.signer(), None, "the key of a new log")
-        for number, (key, before, made) in enumerate(
+        for number, (key, before, is_adopted) in enumerate(
             (
                 (first, None, True),
                 (first, None, False),
@@ -102,8 +102,8 @@ async def a_log_has_one_key(make: Make) -> None:
                 (second, second.id, False),
             )
         ):
-            told = await store.audit.adopt(key, replacing=before, act=act(str(number), "checkpoint_key.adopt"))
-            expect(told, made, f"whether try {number} changed the key")
+            was_adopted = await store.audit.adopt(key, replacing=before, act=act(str(number), "checkpoint_key.adopt"))
+            expect(was_adopted, is_adopted, f"whether try {number} changed the key")
         signer = await store.audit.signer()
         expect(signer and signer.id, second.id, "the key of the log")
         expect(await _acts_of(store), ["0", "4"], "the acts of adoption")
@@ -120,8 +120,8 @@ async def a_key_that_has_handed_over_signs_no_more(make: Make) -> None:
         await expect_error(Conflict, store.audit.checkpoint(old, now=NOW), "a checkpoint of a key that handed over")
         await expect_error(Conflict, store.audit.prune(LATER, old, now=NOW), "a cut by a key that handed over")
         expect(await store.audit.adopt(old.public, replacing=after, act=act("b")), False, "whether it came back")
-        made = await store.audit.checkpoint(new, now=NOW)
-        expect(made and (made.number, made.key), (2, after), "the checkpoint of its successor")
+        checkpoint = await store.audit.checkpoint(new, now=NOW)
+        expect(checkpoint and (checkpoint.number, checkpoint.key), (2, after), "the checkpoint of its successor")
         expect((await store.audit.verify([old.public, new.public])).ok, True, "whether the log holds, by both")
 
 

@@ -48,9 +48,9 @@ async def equal_calls_have_one_request(make: Make) -> None:
     """Even if many are opened at once; a call with any difference has its own."""
     async with opened(make) as store:
         rows = [approval_row(f"id-{number:02}") for number in range(20)]
-        told = await asyncio.gather(*[store.approvals.open(row, most=9) for row in rows])
-        expect(len({one.id for one in told if one}), 1, "how many requests there are")
-        first = told[0]
+        requests = await asyncio.gather(*[store.approvals.open(row, most=9) for row in rows])
+        expect(len({request.id for request in requests if request}), 1, "how many requests there are")
+        first = requests[0]
         others = [
             replace(rows[0], id=f"other-{name}", **{name: value})
             for name, value in (
@@ -75,12 +75,12 @@ async def code_counts_where_it_is_asked_for(make: Make) -> None:
         await approvals.open(row, most=9, by_code=True)
         other, none = replace(row, id="id-2", code_hash="7" * 64), replace(row, id="id-3", code_hash=None)
         expect(await approvals.open(other, most=9), row, "what is met where code does not count")
-        for one in (other, none):
-            expect(await approvals.standing(one.equal_in_code, NOW), None, "what stands for other code")
-            expect(await approvals.open(one, most=9, by_code=True), one, "the request of other code")
-        for one in (row, other, none):
-            expect(await approvals.standing(one.equal_in_code, NOW), one, "what stands for this code")
-            expect(await approvals.open(replace(one, id="id-4"), most=9, by_code=True), one, "what it meets")
+        for request in (other, none):
+            expect(await approvals.standing(request.equal_in_code, NOW), None, "what stands for other code")
+            expect(await approvals.open(request, most=9, by_code=True), request, "the request of other code")
+        for request in (row, other, none):
+            expect(await approvals.standing(request.equal_in_code, NOW), request, "what stands for this code")
+            expect(await approvals.open(replace(request, id="id-4"), most=9, by_code=True), request, "what it meets")
         expect(await approvals.standing(row.equal, NOW), none, "the newest, where code does not count")
 
 
@@ -100,8 +100,8 @@ async def a_request_stands_until_it_is_used_or_expires(make: Make) -> None:
             last = (await store.approvals.list(ApprovalQuery("acme", status="pending"))).items[0]
             await store.approvals.move(replace(last, status=status), "pending")
             expect(await store.approvals.standing(row.equal, NOW), None, f"what stands when it is {status}")
-            again = replace(row, id=f"id-{number}")
-            expect(await store.approvals.open(again, most=9), again, "the next request")
+            next_request = replace(row, id=f"id-{number}")
+            expect(await store.approvals.open(next_request, most=9), next_request, "the next request")
 
 
 async def a_principal_has_so_many_open_requests(make: Make) -> None:
@@ -131,21 +131,21 @@ async def arguments_of_open_requests_have_so_many_bytes(make: Make) -> None:
             for number in range(20)
         ]
 
-        async def ask(row: ApprovalRow, most: int) -> bool:
+        async def ask(row: ApprovalRow, max_bytes: int) -> bool:
             try:
-                return await approvals.open(row, most=99, max_bytes=most) is not None
+                return await approvals.open(row, most=99, max_bytes=max_bytes) is not None
             except ArgumentsFull:
                 return False
 
-        told = await asyncio.gather(*[ask(row, 5 * size) for row in rows])
-        expect(told.count(True), 5, "how many fit")
-        found = (await approvals.list(ApprovalQuery("acme"))).items
-        expect(len(found), 5, "how many are kept")
-        expect(await ask(found[0], 5 * size), True, "one that is there")
+        outcomes = await asyncio.gather(*[ask(row, 5 * size) for row in rows])
+        expect(outcomes.count(True), 5, "how many fit")
+        requests = (await approvals.list(ApprovalQuery("acme"))).items
+        expect(len(requests), 5, "how many are kept")
+        expect(await ask(requests[0], 5 * size), True, "one that is there")
         expect(await ask(replace(rows[0], id="other", org="other"), size), True, "one of another org")
         late = replace(rows[1], id="late", created_at=LATER, expires_at="9999-01-01T00:00:00.000000Z")
         expect(await ask(late, size), True, "one when the time of the others is up")
-        await approvals.move(replace(found[0], status="approved"), "pending")
+        await approvals.move(replace(requests[0], status="approved"), "pending")
         expect(await ask(replace(rows[2], id="next", digest="7" * 64), 6 * size), True, "one in a decided one's place")
 
 
@@ -158,8 +158,8 @@ async def requests_go_with_their_session(make: Make) -> None:
             await store.approvals.open(replace(approval_row(f"of {session}"), session=session), most=9)
         await store.sessions.delete("session-1")
         expect(await store.approvals.get("acme", "of session-1"), None, "the request of a deleted session")
-        left = (await store.approvals.list(ApprovalQuery("acme"))).items
-        expect([one.id for one in left], ["of session-2"], "the requests")
+        remaining = (await store.approvals.list(ApprovalQuery("acme"))).items
+        expect([request.id for request in remaining], ["of session-2"], "the requests")
 
 
 async def overdue_requests_are_found(make: Make) -> None:
@@ -185,9 +185,9 @@ async def of_many_who_move_a_request_one_does(make: Make) -> None:
         row = approval_row("id-1")
         await store.approvals.open(row, most=9)
         moves = [replace(row, status="approved", decided_by=f"user:{number}") for number in range(20)]
-        told = await asyncio.gather(*[store.approvals.move(one, "pending") for one in moves])
-        expect(told.count(True), 1, "how many moved it")
-        expect(await store.approvals.get("acme", "id-1"), moves[told.index(True)], "what is kept")
+        outcomes = await asyncio.gather(*[store.approvals.move(move, "pending") for move in moves])
+        expect(outcomes.count(True), 1, "how many moved it")
+        expect(await store.approvals.get("acme", "id-1"), moves[outcomes.index(True)], "what is kept")
         expect(await store.approvals.get("other", "id-1"), None, "the request for another org")
 
 
@@ -242,13 +242,13 @@ async def of_many_at_once_exactly_so_many_are_admitted(make: Make) -> None:
     quota = Quota("session-1", 5, None)
     async with opened(make) as store:
         claims = [_claim(f"call-{number:02}", number / 1000, _MINUTE, _TEN) for number in range(50)]
-        told = await asyncio.gather(*[_refused(store, claim) for claim in claims])
-        expect(sum(one is None for one in told), 2, "how many fit into the smaller window")
+        refusals = await asyncio.gather(*[_refused(store, claim) for claim in claims])
+        expect(sum(refusal is None for refusal in refusals), 2, "how many fit into the smaller window")
         claims = [_claim(f"spent-{number:02}", 0, quotas=(quota,), cost=1.5) for number in range(50)]
-        told = await asyncio.gather(*[_refused(store, claim) for claim in claims])
-        expect(sum(one is None for one in told), 5, "how many the budget pays for")
-        spent = [one for one in told if isinstance(one, QuotaSpent)]
-        expect({(one.calls, one.cost) for one in spent}, {(5, 7.5)}, "what was used of the budget")
+        refusals = await asyncio.gather(*[_refused(store, claim) for claim in claims])
+        expect(sum(refusal is None for refusal in refusals), 5, "how many the budget pays for")
+        spent = [refusal for refusal in refusals if isinstance(refusal, QuotaSpent)]
+        expect({(refusal.calls, refusal.cost) for refusal in spent}, {(5, 7.5)}, "what was used of the budget")
 
 
 async def what_is_released_counts_no_more(make: Make) -> None:
@@ -273,11 +273,11 @@ async def what_is_released_counts_no_more(make: Make) -> None:
 
 async def budgets_of_several_owners_are_counted_apart(make: Make) -> None:
     """Leave the budgets of other owners as they were."""
-    one, other = Quota("session-1", 9, 90.0), Quota("session-2", 9, 90.0)
+    first_quota, other = Quota("session-1", 9, 90.0), Quota("session-2", 9, 90.0)
     async with opened(make) as store:
-        for number, quotas in enumerate([(one, other), (one,), (one,), (other,)]):
+        for number, quotas in enumerate([(first_quota, other), (first_quota,), (first_quota,), (other,)]):
             expect(await _refused(store, _claim(f"call-{number}", number, quotas=quotas, cost=2.0)), None, "a call")
-        for quota, used in ((one, (3, 6.0)), (other, (2, 4.0))):
+        for quota, used in ((first_quota, (3, 6.0)), (other, (2, 4.0))):
             spent = replace(quota, calls=1)
             refused = await store.admissions.look(_claim("x", 5, quotas=(spent,)))
             expect(isinstance(refused, QuotaSpent) and (refused.calls, refused.cost), used, f"of {quota.owner}")
@@ -295,12 +295,12 @@ async def an_approval_is_used_with_its_call_or_not_at_all(make: Make) -> None:
         expect(isinstance(full, WindowFull), True, "whether a full window refuses first")
         expect(await store.approvals.get(row.org, row.id), row, "the approval of a refused call")
         claims = [_claim(f"use-{number:02}", 0, approval=row) for number in range(50)]
-        told = await asyncio.gather(*[_refused(store, claim) for claim in claims])
-        expect(sum(one is None for one in told), 1, "how many use the approval")
-        expect(sum(isinstance(one, ApprovalTaken) for one in told), 49, "how many find it taken")
+        refusals = await asyncio.gather(*[_refused(store, claim) for claim in claims])
+        expect(sum(refusal is None for refusal in refusals), 1, "how many use the approval")
+        expect(sum(isinstance(refusal, ApprovalTaken) for refusal in refusals), 49, "how many find it taken")
         used = await store.approvals.get(row.org, row.id)
         expect(used and used.status, "used", "its status")
-        winner = claims[told.index(None)]
+        winner = claims[refusals.index(None)]
         for claim in claims:
             if claim is not winner:
                 await store.admissions.release(claim)
@@ -322,15 +322,15 @@ async def an_intent_is_written_with_what_its_call_counts_in(make: Make) -> None:
                 expect(getattr(error, "code", None), "store_unavailable", "the error of a bad intent")
             else:
                 expect("admitted", "refused", "a bad intent")
-        told = await asyncio.gather(
+        refusals = await asyncio.gather(
             *[
                 _refused(store, _claim(f"call-{number}", 0, window, quotas=(quota,)), intent(f"call-{number}"))
                 for number in range(9)
             ]
         )
-        expect(sum(one is None for one in told), 1, "how many are admitted")
-        found = [one.id for one in await store.audit.read()]
-        expect(found, [f"call-{told.index(None)}"], "the intents on record")
+        expect(sum(refusal is None for refusal in refusals), 1, "how many are admitted")
+        call_ids = [record.id for record in await store.audit.read()]
+        expect(call_ids, [f"call-{refusals.index(None)}"], "the intents on record")
         expect((await store.audit.verify()).ok, True, "whether the chain holds")
 
 
@@ -338,12 +338,12 @@ async def a_call_of_a_turn_is_admitted_while_its_process_holds_that(make: Make) 
     """Of a turn that another process has taken, or that has ended, no intent is written, and nothing counts."""
     async with opened(make) as store:
         await begin(store, "session-1")
-        held = TurnRow("session-1", "turn-1", "here", LATER, "{}")
+        turn = TurnRow("session-1", "turn-1", "here", LATER, "{}")
         await store.events.begin(
-            held, NewEvent("turn.started", "{}"), now=NOW, interrupted=NewEvent("turn.failed", "{}")
+            turn, NewEvent("turn.started", "{}"), now=NOW, interrupted=NewEvent("turn.failed", "{}")
         )
         hold, quota = TurnHold("session-1", "turn-1", "here"), Quota("session-1", 9, None)
-        for number, (one, is_held) in enumerate(
+        for number, (turn_hold, is_held) in enumerate(
             (
                 (hold, True),
                 (replace(hold, holder="there"), False),
@@ -351,18 +351,20 @@ async def a_call_of_a_turn_is_admitted_while_its_process_holds_that(make: Make) 
                 (replace(hold, session="session-2"), False),
             )
         ):
-            claim = _claim(f"call-{number}", 0, quotas=(quota,), hold=one)
-            expect(isinstance(await store.admissions.look(claim), TurnTaken), not is_held, f"the look at {one}")
+            claim = _claim(f"call-{number}", 0, quotas=(quota,), hold=turn_hold)
+            expect(isinstance(await store.admissions.look(claim), TurnTaken), not is_held, f"the look at {turn_hold}")
             refused = await _refused(store, claim, intent(f"call-{number}"))
-            expect(isinstance(refused, TurnTaken), not is_held, f"whether a call of {one} is refused")
+            expect(isinstance(refused, TurnTaken), not is_held, f"whether a call of {turn_hold} is refused")
         claims = [_claim(f"more-{number}", 0, hold=hold) for number in range(6)]
-        told = await asyncio.gather(
+        outcomes = await asyncio.gather(
             *[_refused(store, claim, intent(claim.call)) for claim in claims[:3]],
-            store.events.take(held, replace(held, holder="there")),
+            store.events.take(turn, replace(turn, holder="there")),
             *[_refused(store, claim, intent(claim.call)) for claim in claims[3:]],
         )
-        made = [claim.call for claim, one in zip(claims, (*told[:3], *told[4:]), strict=True) if one is None]
-        expect({record.id for record in await store.audit.read()}, {"call-0", *made}, "the intents on record")
+        admitted = [
+            claim.call for claim, refusal in zip(claims, (*outcomes[:3], *outcomes[4:]), strict=True) if refusal is None
+        ]
+        expect({record.id for record in await store.audit.read()}, {"call-0", *admitted}, "the intents on record")
         refused = await _refused(store, _claim("late", 0, hold=hold), intent("late"))
         expect(isinstance(refused, TurnTaken), True, "whether a call is refused after another has taken its turn")
         expect(await store.admissions.spent(["session-1"]), [(1, 0.0)], "what counts")

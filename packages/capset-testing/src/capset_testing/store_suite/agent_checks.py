@@ -52,8 +52,8 @@ async def an_agent_comes_back_as_it_was_given(make: Make) -> None:
         await store.agents.create(bare)
         expect(await store.agents.get("acme", "id-0"), _AGENT, "the agent")
         expect(await store.agents.get(None, "id-1"), bare, "the agent without an org")
-        for org, one in ((None, "id-0"), ("other", "id-0"), ("acme", "id-1"), ("acme", "id-2")):
-            expect(await store.agents.get(org, one), None, f"the agent {one} for {org}")
+        for org, agent_id in ((None, "id-0"), ("other", "id-0"), ("acme", "id-1"), ("acme", "id-2")):
+            expect(await store.agents.get(org, agent_id), None, f"the agent {agent_id} for {org}")
         await expect_error(StoreError, store.agents.create(replace(_AGENT, org=None)), "a second agent of an id")
         expect(await store.agents.get("acme", "id-0"), _AGENT, "the first agent")
 
@@ -71,11 +71,13 @@ async def agents_are_listed_newest_first_by_org(make: Make) -> None:
         expect((page.items, page.total, page.next), ((rows[1], rows[0]), 5, None), "the last page")
         page = await store.agents.list(AgentQuery("acme", status="active", name="agent-0"))
         expect((page.items, page.total), ((rows[2], rows[0]), 2), "those that were asked for")
-        own = {"shop": {"url": "https://shop.example.com/mcp"}}
-        more = replace(_AGENT, id="id-7", capabilities=(CapabilityRow("a"), CapabilityRow("mcp:shop")), mcp_servers=own)
+        servers = {"shop": {"url": "https://shop.example.com/mcp"}}
+        more = replace(
+            _AGENT, id="id-7", capabilities=(CapabilityRow("a"), CapabilityRow("mcp:shop")), mcp_servers=servers
+        )
         await store.agents.create(more)
         await store.agents.create(replace(more, id="id-8", org="other"))
-        for query, wanted in (
+        for query, expected in (
             (AgentQuery("acme", capabilities=("mcp:shop",)), [more]),
             (AgentQuery("acme", has_servers=True), [more]),
             (AgentQuery("acme", "archived", has_servers=True), []),
@@ -83,7 +85,7 @@ async def agents_are_listed_newest_first_by_org(make: Make) -> None:
             (AgentQuery("acme", capabilities=("c",)), []),
         ):
             page = await store.agents.list(query)
-            expect(list(page.items), wanted, f"the agents of {query}")
+            expect(list(page.items), expected, f"the agents of {query}")
         expect((await store.agents.list(AgentQuery("acme", capabilities=("a",)))).total, 6, "how many name it")
 
 
@@ -112,16 +114,16 @@ async def an_agents_capabilities_come_back_as_they_were_given(make: Make) -> Non
         CapabilityRow("named", rename={"save": "keep", "load": "fetch"}),
     )
     async with opened(make) as store:
-        given = replace(_AGENT, capabilities=used)
-        await store.agents.create(given)
-        expect(await store.agents.get("acme", "id-0"), given, "the agent")
-        (listed,) = (await store.agents.list(AgentQuery("acme"))).items
-        expect(listed, given, "the agent in a list")
-        read = listed.capabilities[2].config
+        agent = replace(_AGENT, capabilities=used)
+        await store.agents.create(agent)
+        expect(await store.agents.get("acme", "id-0"), agent, "the agent")
+        (listed_agent,) = (await store.agents.list(AgentQuery("acme"))).items
+        expect(listed_agent, agent, "the agent in a list")
+        read = listed_agent.capabilities[2].config
         if isinstance(read, dict):
             read["limit"] = 6
-        expect(await store.agents.get("acme", "id-0"), given, "the agent after what was read was changed")
-        second = replace(given, version=2, capabilities=(CapabilityRow("z", config={"x": []}), used[1]))
+        expect(await store.agents.get("acme", "id-0"), agent, "the agent after what was read was changed")
+        second = replace(agent, version=2, capabilities=(CapabilityRow("z", config={"x": []}), used[1]))
         expect(await store.agents.replace(second), True, "the next version")
         expect(await store.agents.get("acme", "id-0"), second, "the second version")
 
@@ -148,34 +150,41 @@ async def every_version_of_an_agent_is_kept(make: Make) -> None:
         if read is not None and isinstance(read.static_context, dict):
             read.static_context["tier"] = "free"
         expect(await store.agents.version("acme", "id-0", 1), _FIRST, "the first after what was read was changed")
-        for org, one, number in ((None, "id-0", 1), ("other", "id-0", 1), ("acme", "id-1", 1), ("acme", "id-0", 4)):
-            expect(await store.agents.version(org, one, number), None, f"the version {number} of {one} for {org}")
+        for org, agent_id, number in (
+            (None, "id-0", 1),
+            ("other", "id-0", 1),
+            ("acme", "id-1", 1),
+            ("acme", "id-0", 4),
+        ):
+            expect(
+                await store.agents.version(org, agent_id, number), None, f"the version {number} of {agent_id} for {org}"
+            )
 
 
 async def every_field_of_an_agent_is_kept(make: Make) -> None:
     """In the agent, in lists and in every version; and it is gone from a version that does not have it."""
     async with opened(make) as store:
         for number, field in enumerate(AGENT_FIELDS):
-            given = replace(_AGENT, id=f"id-{number:02}", **{field.name: _sample(field)})
-            without = _next(replace(_AGENT, id=given.id))
-            again = _next(without, **{field.name: _sample(field)})
-            await store.agents.create(given)
-            expect(await store.agents.get("acme", given.id), given, f"an agent with its {field.name}")
+            agent = replace(_AGENT, id=f"id-{number:02}", **{field.name: _sample(field)})
+            without = _next(replace(_AGENT, id=agent.id))
+            restored = _next(without, **{field.name: _sample(field)})
+            await store.agents.create(agent)
+            expect(await store.agents.get("acme", agent.id), agent, f"an agent with its {field.name}")
             expect(await store.agents.replace(without), True, f"the version without that {field.name}")
-            expect(await store.agents.get("acme", given.id), without, f"an agent without that {field.name}")
-            expect(await store.agents.replace(again), True, f"the version with that {field.name} again")
-            (listed,) = (await store.agents.list(AgentQuery("acme", limit=1))).items
-            expect(listed, again, f"an agent in a list, with its {field.name}")
-            versions = await store.agents.versions(VersionQuery("acme", given.id))
-            expect(versions.items, (again, without, given), f"the versions of an agent with {field.name}")
+            expect(await store.agents.get("acme", agent.id), without, f"an agent without that {field.name}")
+            expect(await store.agents.replace(restored), True, f"the version with that {field.name} again")
+            (listed_agent,) = (await store.agents.list(AgentQuery("acme", limit=1))).items
+            expect(listed_agent, restored, f"an agent in a list, with its {field.name}")
+            versions = await store.agents.versions(VersionQuery("acme", agent.id))
+            expect(versions.items, (restored, without, agent), f"the versions of an agent with {field.name}")
 
 
 def _sample(field: AgentField) -> object:
     """Return a value of a field that the plain agent of these checks does not have."""
     if field.name == "status":
         return "archived"
-    if field.is_optional and (known := getattr(_FIRST, field.name)) is not None:
-        return known
+    if field.is_optional and (first_value := getattr(_FIRST, field.name)) is not None:
+        return first_value
     return _SAMPLES[field.kind]
 
 
@@ -194,11 +203,11 @@ async def versions_are_listed_newest_first(make: Make) -> None:
         expect(page, VersionPage((rows[2], rows[1]), 2), "the second page")
         page = await store.agents.versions(VersionQuery("acme", "id-0", limit=2, before=page.next))
         expect(page, VersionPage((rows[0],), None), "the last page")
-        whole = await store.agents.versions(VersionQuery("acme", "id-0", limit=5))
-        expect(whole, VersionPage(tuple(rows[::-1]), None), "a page that is just full")
-        for org, one in ((None, "id-0"), ("other", "id-0"), ("acme", "id-2")):
-            found = await store.agents.versions(VersionQuery(org, one))
-            expect(found, VersionPage((), None), f"the versions of {one} for {org}")
+        full_page = await store.agents.versions(VersionQuery("acme", "id-0", limit=5))
+        expect(full_page, VersionPage(tuple(rows[::-1]), None), "a page that is just full")
+        for org, agent_id in ((None, "id-0"), ("other", "id-0"), ("acme", "id-2")):
+            versions = await store.agents.versions(VersionQuery(org, agent_id))
+            expect(versions, VersionPage((), None), f"the versions of {agent_id} for {org}")
 
 
 async def a_version_is_written_once(make: Make) -> None:

@@ -21,17 +21,19 @@ async def a_request_is_moved_only_as_it_was_seen(make: Make) -> None:
         approvals, row = store.approvals, replace(approval_row("id-1"), needs=_NEEDS, escalates_at=LATER)
         row = replace(row, makers='["user:boss"]')
         await approvals.open(row, most=9)
-        one = replace(row, approvals="[1]")
+        approved = replace(row, approvals="[1]")
         for stale in (replace(row, approvals="[]"), replace(row, escalates_at=None), replace(row, escalates_at=NOW)):
-            expect(await approvals.move(one, "pending", seen=stale, act=entry("no")), False, f"moving {stale} unseen")
-        expect(await approvals.move(one, "pending", seen=row, act=entry("yes")), True, "the first approval")
-        expect(await approvals.move(one, "pending", seen=row), False, "one beside it, by who has not seen it")
-        noticed = replace(one, escalates_at=None, escalated_at=NOW)
-        expect(await approvals.move(noticed, "pending", seen=one), True, "an escalation")
-        expect(await approvals.move(replace(noticed, status="approved"), "pending", seen=one), False, "one unseen")
+            expect(
+                await approvals.move(approved, "pending", seen=stale, act=entry("no")), False, f"moving {stale} unseen"
+            )
+        expect(await approvals.move(approved, "pending", seen=row, act=entry("yes")), True, "the first approval")
+        expect(await approvals.move(approved, "pending", seen=row), False, "one beside it, by who has not seen it")
+        noticed = replace(approved, escalates_at=None, escalated_at=NOW)
+        expect(await approvals.move(noticed, "pending", seen=approved), True, "an escalation")
+        expect(await approvals.move(replace(noticed, status="approved"), "pending", seen=approved), False, "one unseen")
         expect(await approvals.move(replace(noticed, status="approved"), "pending", seen=noticed), True, "the last one")
         expect(await approvals.get("acme", "id-1"), replace(noticed, status="approved"), "the request")
-        expect([one.id for one in await store.audit.read()], ["yes"], "the acts on record")
+        expect([record.id for record in await store.audit.read()], ["yes"], "the acts on record")
 
 
 async def of_approvals_at_once_none_is_lost(make: Make) -> None:
@@ -42,17 +44,17 @@ async def of_approvals_at_once_none_is_lost(make: Make) -> None:
 
         async def add(number: int) -> int:
             for tried in range(1_000):
-                seen = await approvals.get("acme", "id-1")
-                if seen is None:
+                current = await approvals.get("acme", "id-1")
+                if current is None:
                     raise AssertionError("the request is gone")
-                more = json.dumps([*json.loads(seen.approvals or "[]"), number])
-                if await approvals.move(replace(seen, approvals=more), "pending", seen=seen):
+                more = json.dumps([*json.loads(current.approvals or "[]"), number])
+                if await approvals.move(replace(current, approvals=more), "pending", seen=current):
                     return tried
             raise AssertionError("an approval was never taken")
 
         await asyncio.gather(*[add(number) for number in range(20)])
-        found = await approvals.get("acme", "id-1")
-        expect(sorted(json.loads((found and found.approvals) or "[]")), [*range(20)], "the approvals")
+        request = await approvals.get("acme", "id-1")
+        expect(sorted(json.loads((request and request.approvals) or "[]")), [*range(20)], "the approvals")
 
 
 async def calls_with_other_needs_are_not_equal(make: Make) -> None:

@@ -40,11 +40,11 @@ async def a_checkpoint_covers_all_that_was_taken(make: Make) -> None:
         expect(list(await store.audit.checkpoints(after=1)), [second], "the checkpoints after the first")
         expect(list(await store.audit.checkpoints(limit=1)), [first], "one checkpoint")
         await store.audit.commit(entry("a4"))
-        found = await store.audit.verify([key.public])
-        kept = await store.audit.verify([key.public], [second] if second else [])
+        by_key = await store.audit.verify([key.public])
+        by_checkpoint = await store.audit.verify([key.public], [second] if second else [])
         other = await store.audit.verify([CheckpointKey.generate().public])
-    expect((found.problem, found.checked, found.covered), (None, 4, 3), "the chain, by the key")
-    expect(kept, found, "the chain, by a checkpoint that was kept")
+    expect((by_key.problem, by_key.checked, by_key.covered), (None, 4, 3), "the chain, by the key")
+    expect(by_checkpoint, by_key, "the chain, by a checkpoint that was kept")
     expect((other.ok, "another key" in str(other.problem)), (False, True), "the chain, by another key")
 
 
@@ -55,8 +55,8 @@ async def another_key_signs_anew(make: Make) -> None:
     async with opened(make) as store:
         await store.audit.commit(entry("a"))
         await store.audit.checkpoint(key, now=NOW)
-        made = await store.audit.checkpoint(new, now=NOW)
-        expect(made and (made.number, made.key), (2, new.public.id), "the new key's checkpoint")
+        checkpoint = await store.audit.checkpoint(new, now=NOW)
+        expect(checkpoint and (checkpoint.number, checkpoint.key), (2, new.public.id), "the new key's checkpoint")
         expect((await store.audit.verify([key.public, new.public])).covered, 1, "what is covered")
 
 
@@ -72,16 +72,16 @@ async def a_chain_is_verified_in_parts(make: Make) -> None:
         await store.audit.checkpoint(key, now=_OLD)
         await _fill(store, 7, 9, LATER)
 
-        async def walk(limit: int, own: CheckpointKey | None = key) -> list[tuple[int, int, int | None, bool]]:
-            found: list[tuple[int, int, int | None, bool]] = []
+        async def walk(limit: int, signer: CheckpointKey | None = key) -> list[tuple[int, int, int | None, bool]]:
+            walked: list[tuple[int, int, int | None, bool]] = []
             after: int | None = None
             previous: str | None = None
             while True:
-                part = await store.audit.verify_part(after, previous, limit=limit, own=own and own.public)
+                part = await store.audit.verify_part(after, previous, limit=limit, own=signer and signer.public)
                 expect(part.found.problem, None, "the problem of a part")
-                found.append((part.found.checked, part.last, part.found.covered, part.is_end))
+                walked.append((part.found.checked, part.last, part.found.covered, part.is_end))
                 if part.is_end:
-                    return found
+                    return walked
                 after, previous = part.last, part.hash
 
         parts = [(4, 4, None, False), (4, 8, 6, False), (1, 9, None, True)]
@@ -91,7 +91,7 @@ async def a_chain_is_verified_in_parts(make: Make) -> None:
         part = await store.audit.verify_part(4, "0" * 64, limit=2)
         expect((part.found.seq, part.found.checked), (5, 0), "a part that follows another hash than it was told")
         part = await store.audit.verify_part(4, None, limit=3)
-        expect([one.number for one in part.checkpoints], [1, 2], "the checkpoints over a part")
+        expect([checkpoint.number for checkpoint in part.checkpoints], [1, 2], "the checkpoints over a part")
         part = await store.audit.verify_part(40, None, limit=2)
         expect((part.found.ok, part.is_end), (False, True), "a part that follows no record")
         await store.audit.prune(NOW, key, now=NOW)
@@ -114,13 +114,13 @@ async def calls_are_measured_in_bounded_time(make: Make) -> None:
         async def measure(
             query: AuditQuery, walked: int = 99, measured: int = 99
         ) -> tuple[list[int | None], str | None]:
-            found = await store.audit.measure(query, walked=walked, measured=measured)
-            return [one.duration_us for one in found.calls], found.since and found.since[8:10]
+            page = await store.audit.measure(query, walked=walked, measured=measured)
+            return [call.duration_us for call in page.calls], page.since and page.since[8:10]
 
-        found = await store.audit.measure(AuditQuery(tool="tool-3"))
-        expect((len(found.calls), found.since), (1, None), "the calls of one tool")
-        one = MeasuredCall("2026-01-03T00:00:00.000000Z", "tool-3", "allow", "failed", 3)
-        expect(found.calls[0], one, "what is measured of a call")
+        measurement = await store.audit.measure(AuditQuery(tool="tool-3"))
+        expect((len(measurement.calls), measurement.since), (1, None), "the calls of one tool")
+        expected = MeasuredCall("2026-01-03T00:00:00.000000Z", "tool-3", "allow", "failed", 3)
+        expect(measurement.calls[0], expected, "what is measured of a call")
         acme = AuditQuery(org="acme")
         since = replace(acme, since="2026-01-05T00:00:00.000000Z")
         until = replace(acme, until="2026-01-05T00:00:00.000000Z")
@@ -171,18 +171,26 @@ async def pruning_cuts_at_a_checkpoint(make: Make) -> None:
         )
         expect(await store.audit.prune(_OLD, key, now=LATER), Pruned(0, 1), "pruning when nothing is old enough")
         expect(await store.audit.prune(NOW, key, now=LATER), Pruned(4, 5), "pruning")
-        found = await store.audit.verify([key.public])
-        expect((found.problem, found.checked, found.since, found.covered), (None, 5, 5, 9), "the chain that is left")
+        verified = await store.audit.verify([key.public])
+        expect(
+            (verified.problem, verified.checked, verified.since, verified.covered),
+            (None, 5, 5, 9),
+            "the chain that is left",
+        )
         expect((await store.audit.verify()).problem, None, "the chain that is left, without a key")
-        expect([one.seq for one in await store.audit.read()], [5, 6, 7, 8, 9], "the links that are left")
+        expect([record.seq for record in await store.audit.read()], [5, 6, 7, 8, 9], "the links that are left")
         expect(await store.audit.span(), (5, 9), "the span that is left")
         first, note = await store.audit.checkpoints()
         expect((first, note.since, note.seq), (anchor, 5, 9), "the checkpoints that are left")
         await expect_error(Conflict, store.audit.prune(NOW, key, now=LATER), "pruning what no checkpoint covers")
         await store.audit.commit(entry("a1"))
-        expect([one.seq for one in await store.audit.read(after=9)], [10], "the link after that, of an id used before")
-        kept = await store.audit.verify([key.public], [first])
-        expect((kept.problem, kept.checked), (None, 6), "the chain, by a checkpoint that was kept")
+        expect(
+            [record.seq for record in await store.audit.read(after=9)],
+            [10],
+            "the link after that, of an id used before",
+        )
+        by_checkpoint = await store.audit.verify([key.public], [first])
+        expect((by_checkpoint.problem, by_checkpoint.checked), (None, 6), "the chain, by a checkpoint that was kept")
 
 
 async def a_log_can_be_pruned_to_its_end(make: Make) -> None:
@@ -192,13 +200,15 @@ async def a_log_can_be_pruned_to_its_end(make: Make) -> None:
         await _fill(store, 1, 3, _OLD)
         await store.audit.checkpoint(key, now=_OLD)
         expect(await store.audit.prune(NOW, key, now=NOW), Pruned(3, 4), "pruning all")
-        found = await store.audit.verify([key.public])
-        expect((found.problem, found.checked, found.since), (None, 0, 4), "the chain of nothing")
+        verified = await store.audit.verify([key.public])
+        expect((verified.problem, verified.checked, verified.since), (None, 0, 4), "the chain of nothing")
         expect(await store.audit.prune(NOW, key, now=NOW), Pruned(0, 4), "pruning again")
         await _fill(store, 4, 5, NOW)
         await store.audit.checkpoint(key, now=NOW)
-        found = await store.audit.verify([key.public])
-    expect((found.problem, found.checked, found.since, found.covered), (None, 2, 4, 5), "the chain after that")
+        verified = await store.audit.verify([key.public])
+    expect(
+        (verified.problem, verified.checked, verified.since, verified.covered), (None, 2, 4, 5), "the chain after that"
+    )
 
 
 async def pruning_leaves_open_intents(make: Make) -> None:
@@ -226,7 +236,7 @@ async def pruning_spares_what_is_young(make: Make) -> None:
         await expect_error(
             Conflict, store.audit.prune(NOW, key, now=LATER), "pruning at a checkpoint over a young link"
         )
-        expect([one.seq for one in await store.audit.read()], [1, 2, 3], "the links that are left")
+        expect([record.seq for record in await store.audit.read()], [1, 2, 3], "the links that are left")
         expect(await store.audit.prune(LATER, key, now=LATER), Pruned(3, 4), "pruning once it is old")
 
 
@@ -237,10 +247,14 @@ async def prunes_at_once_cut_once(make: Make) -> None:
         await _fill(store, 1, 4, _OLD)
         await store.audit.checkpoint(key, now=_OLD)
         await _fill(store, 5, 6, LATER)
-        found = await asyncio.gather(*(store.audit.prune(NOW, key, now=LATER) for _ in range(3)))
-        told = sorted(found, key=lambda one: one.removed)
-        expect(told, [Pruned(0, 5), Pruned(0, 5), Pruned(4, 5)], "three prunes at once")
-        expect([one.since for one in await store.audit.checkpoints()], [1, 5], "the checkpoints that are left")
+        cuts = await asyncio.gather(*(store.audit.prune(NOW, key, now=LATER) for _ in range(3)))
+        ordered = sorted(cuts, key=lambda cut: cut.removed)
+        expect(ordered, [Pruned(0, 5), Pruned(0, 5), Pruned(4, 5)], "three prunes at once")
+        expect(
+            [checkpoint.since for checkpoint in await store.audit.checkpoints()],
+            [1, 5],
+            "the checkpoints that are left",
+        )
         expect((await store.audit.verify([key.public])).problem, None, "the chain that is left")
 
 

@@ -58,8 +58,8 @@ async def deliveries_are_queued_with_what_they_tell_of(make: Make) -> None:
         await store.approvals.open(other, most=1, deliveries=[delivery_row("d-3")])
         expect(await store.deliveries.get("acme", "d-3"), None, "the delivery of a request too many")
         decided = replace(row, status="approved")
-        for one in ("d-4", "d-5"):
-            await store.approvals.move(decided, "pending", deliveries=[delivery_row(one)])
+        for delivery_id in ("d-4", "d-5"):
+            await store.approvals.move(decided, "pending", deliveries=[delivery_row(delivery_id)])
         expect(await store.deliveries.get("acme", "d-4"), delivery_row("d-4"), "the delivery of a decision")
         expect(await store.deliveries.get("acme", "d-5"), None, "the delivery of a decision that came too late")
         expect(await store.deliveries.get("other", "d-1"), None, "a delivery for another org")
@@ -70,13 +70,13 @@ async def a_channel_has_one_delivery_for_each_key(make: Make) -> None:
     """Keep the first; other channels have their own."""
     async with opened(make) as store:
         first = delivery_row("d-1", key="same")
-        again, other = delivery_row("d-2", key="same"), delivery_row("d-3", key="same", channel="mail")
-        await _queue(store, first, again, other)
+        duplicate, other = delivery_row("d-2", key="same"), delivery_row("d-3", key="same", channel="mail")
+        await _queue(store, first, duplicate, other)
         expect(await store.deliveries.find("ops", "same"), first, "the delivery of a key")
         expect(await store.deliveries.find("mail", "same"), other, "that of another channel")
         expect(await store.deliveries.find("mail", "other"), None, "a delivery of an unknown key")
         page = await store.deliveries.list(DeliveryQuery("acme"))
-        expect([one.id for one in page.items], ["d-3", "d-1"], "all deliveries")
+        expect([delivery.id for delivery in page.items], ["d-3", "d-1"], "all deliveries")
 
 
 async def a_delivery_is_claimed_by_one_holder(make: Make) -> None:
@@ -85,14 +85,18 @@ async def a_delivery_is_claimed_by_one_holder(make: Make) -> None:
         rows = (delivery_row("d-1", due_at=_SOON), delivery_row("d-2"), delivery_row("d-3"))
         await _queue(store, *rows, delivery_row("d-4", channel="mail"))
         claimed = await store.deliveries.claim("ops", "one", now=NOW, until=_SOON, limit=9)
-        held = [replace(row, holder="one", due_at=_SOON, attempts=1) for row in rows[1:]]
-        expect(list(claimed), held, "the due deliveries of a channel")
+        expected = [replace(row, holder="one", due_at=_SOON, attempts=1) for row in rows[1:]]
+        expect(list(claimed), expected, "the due deliveries of a channel")
         expect(list(await store.deliveries.claim("ops", "two", now=NOW, until=_SOON, limit=9)), [], "those held")
         taken = await store.deliveries.claim("ops", "two", now=_SOON, until=LATER, limit=2)
-        expect([(one.id, one.attempts, one.holder) for one in taken], [("d-1", 1, "two"), ("d-2", 2, "two")], "taken")
+        expect(
+            [(delivery.id, delivery.attempts, delivery.holder) for delivery in taken],
+            [("d-1", 1, "two"), ("d-2", 2, "two")],
+            "taken",
+        )
         several = [store.deliveries.claim("mail", f"h-{n}", now=NOW, until=_SOON, limit=1) for n in range(4)]
-        found = [one.id for rows in await asyncio.gather(*several) for one in rows]
-        expect(found, ["d-4"], "a delivery that several claim at once")
+        ids = [delivery.id for rows in await asyncio.gather(*several) for delivery in rows]
+        expect(ids, ["d-4"], "a delivery that several claim at once")
 
 
 async def an_outcome_is_stored_by_the_holder_alone(make: Make) -> None:
@@ -100,15 +104,15 @@ async def an_outcome_is_stored_by_the_holder_alone(make: Make) -> None:
     async with opened(make) as store:
         await _queue(store, delivery_row("d-1"))
         (late,) = await store.deliveries.claim("ops", "one", now=NOW, until=_SOON, limit=1)
-        (held,) = await store.deliveries.claim("ops", "one", now=_SOON, until=LATER, limit=1)
-        done = replace(held, state="delivered", receipt='{"ts":"1"}', ended_at=LATER)
+        (claimed,) = await store.deliveries.claim("ops", "one", now=_SOON, until=LATER, limit=1)
+        done = replace(claimed, state="delivered", receipt='{"ts":"1"}', ended_at=LATER)
         expect(await store.deliveries.settle(replace(late, state="failed")), False, "whether a late outcome counts")
-        waiting = replace(held, due_at=LATER, error="503")
+        waiting = replace(claimed, due_at=LATER, error="503")
         expect(await store.deliveries.settle(waiting), True, "whether an attempt that failed is stored")
         expect(await store.deliveries.get("acme", "d-1"), replace(waiting, holder=""), "a delivery that waits")
         expect(await store.deliveries.settle(done), False, "whether it is settled twice")
-        (again,) = await store.deliveries.claim("ops", "two", now=LATER, until=LATER, limit=1)
-        done = replace(again, state="delivered", error=None, receipt='{"ts":"1"}', ended_at=LATER)
+        (reclaimed,) = await store.deliveries.claim("ops", "two", now=LATER, until=LATER, limit=1)
+        done = replace(reclaimed, state="delivered", error=None, receipt='{"ts":"1"}', ended_at=LATER)
         expect(await store.deliveries.settle(done), True, "whether an outcome is stored")
         expect(await store.deliveries.get("acme", "d-1"), replace(done, holder=""), "a delivered one")
         expect(list(await store.deliveries.claim("ops", "x", now=LATER, until=LATER, limit=1)), [], "what is due")
@@ -120,8 +124,8 @@ async def a_failed_delivery_is_queued_again(make: Make) -> None:
         await _queue(store, delivery_row("d-1"))
         act = entry("a-1", phase="act", act="delivery.retry")
         expect(await store.deliveries.retry("acme", "d-1", now=LATER, act=act), False, "whether a queued one is")
-        (held,) = await store.deliveries.claim("ops", "one", now=NOW, until=_SOON, limit=1)
-        failed = replace(held, state="failed", error="gone", ended_at=_SOON)
+        (claimed,) = await store.deliveries.claim("ops", "one", now=NOW, until=_SOON, limit=1)
+        failed = replace(claimed, state="failed", error="gone", ended_at=_SOON)
         await store.deliveries.settle(failed)
         expect(await store.deliveries.retry("other", "d-1", now=LATER), False, "whether another org's is")
         expect(await store.deliveries.retry("acme", "d-1", now=LATER, act=act), True, "whether a failed one is")
@@ -134,23 +138,23 @@ async def deliveries_are_listed_and_swept(make: Make) -> None:
     async with opened(make) as store:
         rows = (delivery_row("d-1"), delivery_row("d-2", channel="mail"), delivery_row("d-3", approval="r-9"))
         await _queue(store, *rows, delivery_row("d-4", created_at=LATER))
-        (held,) = await store.deliveries.claim("mail", "one", now=NOW, until=_SOON, limit=1)
-        await store.deliveries.settle(replace(held, state="failed", error="x", ended_at=NOW))
+        (claimed,) = await store.deliveries.claim("mail", "one", now=NOW, until=_SOON, limit=1)
+        await store.deliveries.settle(replace(claimed, state="failed", error="x", ended_at=NOW))
 
-        async def listed(asked: DeliveryQuery) -> list[str]:
-            return [one.id for one in (await store.deliveries.list(asked)).items]
+        async def list_ids(query: DeliveryQuery) -> list[str]:
+            return [delivery.id for delivery in (await store.deliveries.list(query)).items]
 
-        expect(await listed(DeliveryQuery("acme")), ["d-4", "d-3", "d-2", "d-1"], "all deliveries")
-        expect(await listed(DeliveryQuery("acme", state="failed")), ["d-2"], "those that failed")
-        expect(await listed(DeliveryQuery("acme", channel="ops")), ["d-4", "d-3", "d-1"], "those of a channel")
-        expect(await listed(DeliveryQuery("acme", approval="r-9")), ["d-3"], "those of a request")
+        expect(await list_ids(DeliveryQuery("acme")), ["d-4", "d-3", "d-2", "d-1"], "all deliveries")
+        expect(await list_ids(DeliveryQuery("acme", state="failed")), ["d-2"], "those that failed")
+        expect(await list_ids(DeliveryQuery("acme", channel="ops")), ["d-4", "d-3", "d-1"], "those of a channel")
+        expect(await list_ids(DeliveryQuery("acme", approval="r-9")), ["d-3"], "those of a request")
         page = await store.deliveries.list(DeliveryQuery("acme", limit=2))
         rest = await store.deliveries.list(DeliveryQuery("acme", limit=2, before=page.next))
-        expect([one.id for one in (*page.items, *rest.items)], ["d-4", "d-3", "d-2", "d-1"], "two pages")
+        expect([delivery.id for delivery in (*page.items, *rest.items)], ["d-4", "d-3", "d-2", "d-1"], "two pages")
         expect(rest.next, None, "what comes after the last page")
         expect((await store.deliveries.list(DeliveryQuery("other"))).items, (), "another org's")
         await store.deliveries.sweep(before=LATER)
-        expect(await listed(DeliveryQuery("acme")), ["d-4"], "what is left")
+        expect(await list_ids(DeliveryQuery("acme")), ["d-4"], "what is left")
 
 
 async def a_user_of_a_workspace_is_one_person_of_an_org(make: Make) -> None:
@@ -172,9 +176,9 @@ async def a_user_of_a_workspace_is_one_person_of_an_org(make: Make) -> None:
         expect((await people.list(PersonQuery("acme"))).items, (PERSON,), "the people of an org")
         await people.add(replace(PERSON, id="p-4", user="U4"))
         page = await people.list(PersonQuery("acme", limit=1))
-        expect(([one.id for one in page.items], page.next), (["p-4"], "p-4"), "the first page")
+        expect(([person.id for person in page.items], page.next), (["p-4"], "p-4"), "the first page")
         rest = await people.list(PersonQuery("acme", limit=1, before="p-4"))
-        expect(([one.id for one in rest.items], rest.next), (["p-1"], None), "the second page")
+        expect(([person.id for person in rest.items], rest.next), (["p-1"], None), "the second page")
         expect(await people.remove("other", "p-1"), False, "whether another org's is removed")
         expect(await people.remove("acme", "p-1"), True, "whether a person is removed")
         expect(await people.find("T1", "U1"), [elsewhere], "the persons of a user, one of whom was removed")

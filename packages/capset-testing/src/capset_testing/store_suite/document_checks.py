@@ -58,11 +58,11 @@ async def a_text_is_stored_beside_known_ones_alone(make: Make) -> None:
         both = {rows[0].id, rows[1].id}
         expect(await add(_KEY, rows[2], known=both), True, "storing one where a known one is gone")
         expect(await add(replace(_KEY, owner="bob"), rows[0], known=set()), True, "storing one of another owner")
-        known = {rows[1].id, rows[2].id}
-        stored = await asyncio.gather(*[add(_KEY, row, known=known) for row in rows[3:]])
+        known_ids = {rows[1].id, rows[2].id}
+        stored = await asyncio.gather(*[add(_KEY, row, known=known_ids) for row in rows[3:]])
         expect(sorted(stored), [*[False] * 5, True], "storing six at once")
-        left = [rows[3:][stored.index(True)], rows[2], rows[1]]
-        expect(await store.documents.recent(_KEY, limit=9), left, "the texts after all that")
+        remaining = [rows[3:][stored.index(True)], rows[2], rows[1]]
+        expect(await store.documents.recent(_KEY, limit=9), remaining, "the texts after all that")
 
 
 async def texts_are_listed_newest_first(make: Make) -> None:
@@ -92,9 +92,9 @@ async def a_deleted_text_is_gone(make: Make) -> None:
         expect(await store.documents.get(_KEY, "id-001"), None, "the deleted text")
         expect(await store.documents.recent(_KEY, limit=9), [rows[2], rows[0]], "the texts that are left")
         expect(await store.documents.search(_KEY, "1 text", limit=9), [rows[2], rows[0]], "those that are found")
-        again = DocumentRow("id-001", "new", NOW)
-        await store.documents.add(_KEY, again)
-        expect(await store.documents.search(_KEY, "1 new", limit=9), [again], "the new text of its id")
+        new_row = DocumentRow("id-001", "new", NOW)
+        await store.documents.add(_KEY, new_row)
+        expect(await store.documents.search(_KEY, "1 new", limit=9), [new_row], "the new text of its id")
 
 
 async def every_part_of_a_key_tells_texts_apart(make: Make) -> None:
@@ -109,8 +109,8 @@ async def every_part_of_a_key_tells_texts_apart(make: Make) -> None:
             expect(await store.documents.recent(key, limit=9), [row], f"the texts of {key}")
             expect(await store.documents.search(key, "common", limit=9), [row], f"what is found in {key}")
         expect(await store.documents.delete(keys[0], "id-1"), True, "deleting one")
-        left = [await store.documents.search(key, "common", limit=9) for key in keys]
-        expect(left, [[], *[[row] for row in rows[1:]]], "what is found then")
+        matches = [await store.documents.search(key, "common", limit=9) for key in keys]
+        expect(matches, [[], *[[row] for row in rows[1:]]], "what is found then")
 
 
 async def a_session_takes_its_texts_with_it(make: Make) -> None:
@@ -121,9 +121,9 @@ async def a_session_takes_its_texts_with_it(make: Make) -> None:
             for row in _rows(3):
                 await store.documents.add(key, row)
         await store.sessions.delete("session-1")
-        for key, left in zip(keys, ([], _rows(3)[::-1], []), strict=True):
-            expect(await store.documents.recent(key, limit=9), left, f"the texts of {key.owner}")
-            expect(await store.documents.search(key, "text", limit=9), left, f"what is found of {key.owner}")
+        for key, expected in zip(keys, ([], _rows(3)[::-1], []), strict=True):
+            expect(await store.documents.recent(key, limit=9), expected, f"the texts of {key.owner}")
+            expect(await store.documents.search(key, "text", limit=9), expected, f"what is found of {key.owner}")
         for key in (keys[0], keys[2]):
             error = await expect_error(StateError, store.documents.add(key, _rows(1)[0]), f"a text for {key.owner}")
             expect(error.status, 404, "its status")
@@ -179,7 +179,7 @@ async def what_has_no_spaces_is_found_by_any_part(make: Make) -> None:
     """Chinese, Japanese and Thai; also beside Latin letters."""
     texts = ("我喜歡喝綠茶", "東京でラーメンを食べた", "ﾗｰﾒﾝ", "用Python編程", "ฉันชอบชาเขียว", "〇と々")
     async with _shelf(make, *texts) as search:
-        for query, found in (
+        for query, expected in (
             ("綠茶", texts[:1]),
             ("食", (texts[1],)),
             ("ラ", (texts[2], texts[1])),
@@ -188,7 +188,7 @@ async def what_has_no_spaces_is_found_by_any_part(make: Make) -> None:
             ("ข", (texts[4],)),
             ("〇", (texts[5],)),
         ):
-            expect(await search(query), list(found), f"what {query!r} finds")
+            expect(await search(query), list(expected), f"what {query!r} finds")
 
 
 async def more_words_come_first_then_newer_texts(make: Make) -> None:
@@ -207,7 +207,7 @@ async def nothing_in_a_query_is_syntax(make: Make) -> None:
     """Any query consists of words and separators only."""
     texts = ("alpha", "beta", "near", "not or and", "words", "rowid 5", "drop documents", "100")
     async with _shelf(make, *texts) as search:
-        for query, found in (
+        for query, expected in (
             ('"alpha', ["alpha"]),
             ('"alpha" "beta"', ["beta", "alpha"]),
             ("alph*", ["alpha"]),
@@ -229,7 +229,7 @@ async def nothing_in_a_query_is_syntax(make: Make) -> None:
             ("\ud800 alpha", ["alpha"]),
             ("\\alpha\\", ["alpha"]),
         ):
-            expect(await search(query), found, f"what {query!r} finds")
+            expect(await search(query), expected, f"what {query!r} finds")
 
 
 async def a_query_without_words_finds_nothing(make: Make) -> None:
@@ -243,7 +243,7 @@ async def long_words_texts_and_queries_are_bounded_alike(make: Make) -> None:
     """By the bounds of ``stores.texts``: 64 characters, 20,000 words of a text, 32 of a query."""
     long, many = "a" * 100, " ".join([f"w{number}" for number in range(20_001)])
     async with _shelf(make, long, many) as search:
-        for query, found in (
+        for query, expected in (
             ("a" * 64, [long]),
             ("a" * 64 + "b", [long]),
             ("a" * 63 + "b", []),
@@ -253,5 +253,7 @@ async def long_words_texts_and_queries_are_bounded_alike(make: Make) -> None:
             (" ".join([f"x{number}" for number in range(32)]) + " w1", []),
         ):
             expect(
-                [text[:9] for text in await search(query)], [text[:9] for text in found], f"what {query[:99]!r} finds"
+                [text[:9] for text in await search(query)],
+                [text[:9] for text in expected],
+                f"what {query[:99]!r} finds",
             )

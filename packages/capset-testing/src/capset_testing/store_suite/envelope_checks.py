@@ -51,10 +51,10 @@ async def an_envelope_that_cannot_be_is_refused(make: Make) -> None:
     """If its id is taken, or its link is not in its org; the stored rows stay."""
     async with opened(make) as store:
         await store.lineage.record_turn(link_row("link-1"))
-        kept = envelope_row("id-1", "link-1")
-        await store.lineage.record_envelope(kept)
+        envelope = envelope_row("id-1", "link-1")
+        await store.lineage.record_envelope(envelope)
         wrong: list[EnvelopeRow] = [
-            replace(kept, body="{}"),
+            replace(envelope, body="{}"),
             envelope_row("id-2", "link-2"),
             replace(envelope_row("id-2", "link-1"), org="other"),
             replace(envelope_row("id-2", "link-1"), org=None),
@@ -62,8 +62,8 @@ async def an_envelope_that_cannot_be_is_refused(make: Make) -> None:
         for row in wrong:
             await expect_error(StoreError, store.lineage.record_envelope(row), f"recording {row}")
             expect(await store.lineage.envelope(row.org, "id-2"), None, "what is kept of it")
-        expect(await store.lineage.envelope_of("acme", "link-1"), kept, "the first envelope")
-        await store.lineage.record_envelope(replace(kept, org="other", link=None))  # an id is unique per org
+        expect(await store.lineage.envelope_of("acme", "link-1"), envelope, "the first envelope")
+        await store.lineage.record_envelope(replace(envelope, org="other", link=None))  # an id is unique per org
 
 
 async def a_payload_is_kept_once_for_its_hash(make: Make) -> None:
@@ -72,14 +72,16 @@ async def a_payload_is_kept_once_for_its_hash(make: Make) -> None:
         lineage = store.lineage
         await lineage.record_payloads([])
         await lineage.record_payloads(payload_row(number) for number in range(1200))
-        again = [replace(payload_row(number), payload="{}") for number in (0, 1300, 1300)]
-        again[2] = replace(again[2], payload="[]")
-        await lineage.record_payloads([*again, replace(payload_row(0), org=None, payload="null")])
+        repeated = [replace(payload_row(number), payload="{}") for number in (0, 1300, 1300)]
+        repeated[2] = replace(repeated[2], payload="[]")
+        await lineage.record_payloads([*repeated, replace(payload_row(0), org=None, payload="null")])
         for number in (0, 1199):
             expect(await lineage.payload("acme", payload_row(number).hash), payload_row(number), "the first payload")
-        expect(await lineage.payload("acme", payload_row(1300).hash), again[1], "the first of two in one call")
-        found = await lineage.payload(None, payload_row(0).hash)
-        expect(found and (found.org, found.payload), (None, "null"), "the payload of the same hash in another org")
+        expect(await lineage.payload("acme", payload_row(1300).hash), repeated[1], "the first of two in one call")
+        payload = await lineage.payload(None, payload_row(0).hash)
+        expect(
+            payload and (payload.org, payload.payload), (None, "null"), "the payload of the same hash in another org"
+        )
         expect(await lineage.payload("other", payload_row(0).hash), None, "a payload of an org that has none")
         expect(await lineage.payload("acme", "f" * 64), None, "a payload that no one kept")
 
@@ -118,7 +120,7 @@ async def nothing_is_found_by_a_text_that_no_database_keeps(make: Make) -> None:
         await lineage.record_turn(link_row("link-1"), envelope_row("id-1", "link-1"))
         for text in _TEXTS:
             for org, of in (("acme", text), (text, "link-1")):
-                found = [
+                lookups = [
                     await lineage.latest_registration(org, of),
                     await lineage.link(org, of),
                     await lineage.latest_link(org, of),
@@ -126,7 +128,7 @@ async def nothing_is_found_by_a_text_that_no_database_keeps(make: Make) -> None:
                     await lineage.envelope_of(org, of),
                     await lineage.payload(org, of),
                 ]
-                expect(found, [None] * 6, f"what is found by {of!r} in {org!r}")
+                expect(lookups, [None] * 6, f"what is found by {of!r} in {org!r}")
                 expect(await lineage.transitions(org, of), (), f"the transitions of {of!r} in {org!r}")
             for query in (
                 LinkQuery(text),
@@ -141,18 +143,18 @@ def _writes(store: Store, text: str) -> Sequence[Callable[[], Awaitable[object]]
     """Return every write with this text, each in one field."""
     lineage = store.lineage
     link, envelope, payload = link_row("link-2"), envelope_row("id-1", "link-1"), payload_row(1)
-    own = envelope_row("id-1", "link-2")
+    second_envelope = envelope_row("id-1", "link-2")
 
     def put(row: _Row, *but: str) -> Sequence[_Row]:
-        return [replace(row, **{one.name: text}) for one in fields(row) if one.name not in but]
+        return [replace(row, **{field.name: text}) for field in fields(row) if field.name not in but]
 
     links = [*put(link, "tool_refs"), *[replace(link, tool_refs=(ref,)) for ref in (Ref(text, "1"), Ref("name", text))]]
     return [
         *[partial(lineage.register, row) for row in put(_REGISTRATION)],
         *[partial(lineage.record_turn, row, payloads=[payload_row(0)]) for row in links],
         partial(lineage.record_turn, link, reason=text),
-        partial(lineage.record_turn, link, replace(own, body=text), payloads=[payload_row(0)]),
-        partial(lineage.record_turn, link, own, payloads=[payload_row(0), replace(payload, payload=text)]),
+        partial(lineage.record_turn, link, replace(second_envelope, body=text), payloads=[payload_row(0)]),
+        partial(lineage.record_turn, link, second_envelope, payloads=[payload_row(0), replace(payload, payload=text)]),
         *[partial(lineage.record_envelope, row) for row in put(envelope)],
         *[partial(lineage.record_transition, row) for row in put(_TRANSITION)],
         *[partial(lineage.record_payloads, [payload_row(0), row]) for row in put(payload)],

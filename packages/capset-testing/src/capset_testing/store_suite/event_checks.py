@@ -58,9 +58,9 @@ async def _append(
     until: str | None = LATER,
     messages: Sequence[NewMessage] = (),
 ) -> int:
-    held = TurnRow("a", turn, "here", LATER)
-    then = None if until is None else replace(held, until=until)
-    return await store.events.append(held, events, now=now, then=then, messages=messages)
+    turn_row = TurnRow("a", turn, "here", LATER)
+    then = None if until is None else replace(turn_row, until=until)
+    return await store.events.append(turn_row, events, now=now, then=then, messages=messages)
 
 
 async def events_come_back_in_order(make: Make) -> None:
@@ -86,7 +86,7 @@ async def a_session_is_in_one_turn_at_a_time(make: Make) -> None:
     """Of several that begin at once one succeeds, and the others get that one."""
     async with with_sessions(make, "a") as store:
         begun = await asyncio.gather(*[_begin(store, f"t{number}") for number in range(8)])
-        expect(len({one.turn for one in begun}), 1, "how many turns began")
+        expect(len({start.turn for start in begun}), 1, "how many turns began")
         expect((await store.events.read("a", after=0, limit=9)).last, 1, "how many events they left")
         first = begun[0].turn
         error = await expect_error(StateError, _append(store, "other", [_SOME], until=None), "an event of another turn")
@@ -105,9 +105,9 @@ async def a_turn_whose_time_is_up_is_interrupted(make: Make) -> None:
         expect(await store.events.interrupt("a", now=LATER, interrupted=_BROKEN), False, "one that is over")
         await _begin(store, "t2", until=_PAST)
         expect((await _begin(store, "t3")).turn, "t3", "the turn after one whose time is up")
-        told = [(row.turn, row.type) for row in (await store.events.read("a", after=0, limit=9)).items]
+        events = [(row.turn, row.type) for row in (await store.events.read("a", after=0, limit=9)).items]
         first = [("t1", "turn.started"), ("t1", "turn.failed"), ("t2", "turn.started"), ("t2", "turn.failed")]
-        expect(told, [*first, ("t3", "turn.started")], "what was told")
+        expect(events, [*first, ("t3", "turn.started")], "what was told")
         error = await expect_error(StateError, _append(store, "t2", [_SOME]), "an event after its end")
         expect(error.status, 409, "its status")
 
@@ -235,8 +235,8 @@ async def messages_come_back_in_order(make: Make) -> None:
         await _append(store, "t1", [_SOME], messages=[_SAID, _SUMMED])
         await _append(store, "t1", [], until=None, messages=[_SAID])
         rows = [
-            MessageRow("a", number, "t1", one.kind, one.data, NOW)
-            for number, one in enumerate((_SAID, _SUMMED, _SAID), 1)
+            MessageRow("a", number, "t1", message.kind, message.data, NOW)
+            for number, message in enumerate((_SAID, _SUMMED, _SAID), 1)
         ]
         page = await store.events.messages("a", limit=2)
         expect((page.items, page.count), (tuple(rows[:2]), 3), "the first page")

@@ -127,8 +127,8 @@ async def what_is_there_decides_what_can_be_done(make: Make) -> None:
             ("deleting a full directory", lambda: files.delete(_SESSION, "/d", recursive=False), "/d"),
             ("deleting the full root", lambda: files.delete(_SESSION, "/", recursive=False), "/"),
         ]
-        for what, call, named in refused:
-            error = await expect_error(FileError, call(), what)
+        for label, call, named in refused:
+            error = await expect_error(FileError, call(), label)
             expect(repr(named) in error.message, True, f"whether {named!r} is named by {error.message!r}")
         expect(await _paths(store, recursive=True), ["/d", "/d/f"], "the entries after all that")
         expect(await files.stat(_SESSION, "/g"), None, "the stat of what is missing")
@@ -152,8 +152,8 @@ async def the_root_is_always_there(make: Make) -> None:
     """In a session without files, and after it was emptied."""
     async with with_sessions(make, _SESSION, "session-2") as store:
         root = await store.files.stat(_SESSION, "/")
-        shown = root and (root.path, root.name, root.is_directory, root.size_bytes, root.version)
-        expect(shown, ("/", "/", True, 0, 0), "the root of a new session")
+        root_fields = root and (root.path, root.name, root.is_directory, root.size_bytes, root.version)
+        expect(root_fields, ("/", "/", True, 0, 0), "the root of a new session")
         expect(await _paths(store), [], "the entries of a new session")
         await _write(store, "/a/b")
         expect(await store.files.delete(_SESSION, "/", recursive=True), 2, "entries deleted with the root")
@@ -239,9 +239,9 @@ async def a_directory_moves_with_all_below_it(make: Make) -> None:
         expect(await _paths(store, recursive=True), sorted({*now} - {"/a%_/g", "/a%_/g/é"}), "the entries")
         expect(await _paths(store, "/x/\x1ay"), ["/x/\x1ay/g", "/x/\x1ay/\x1a", "/x/\x1ay/f"], "what it holds")
         for path in deep:
-            there = path.replace("/a%_", "/x/\x1ay", 1)
-            stat, content = await store.files.read(_SESSION, there)
-            expect((stat.path, content), (there, path.encode()), "what was moved, read")
+            moved_path = path.replace("/a%_", "/x/\x1ay", 1)
+            stat, content = await store.files.read(_SESSION, moved_path)
+            expect((stat.path, content), (moved_path, path.encode()), "what was moved, read")
         expect((await store.files.read("session-2", "/a%_/f"))[1], b"of another", "another session's file")
         back = await store.files.move(_SESSION, "/x/\x1ay", "/a%_", overwrite=False, now=LATER)
         expect(back.version > moved.version, True, "whether its version is a new one")
@@ -292,10 +292,10 @@ async def many_files_are_read_at_once(make: Make) -> None:
             )
         await _write(store, "/same", b"content /d/0")
         await _write(store, "/other", session="session-2")
-        asked = [*reversed(paths), "/d", "/", "/missing", "/other", "/same", "/same"]
-        found = await store.files.read_many(_SESSION, asked)
+        requested = [*reversed(paths), "/d", "/", "/missing", "/other", "/same", "/same"]
+        files = await store.files.read_many(_SESSION, requested)
         same = "content /d/0"
-        there = [(path, f"content {path}") for path in reversed(paths)] + [("/same", same), ("/same", same)]
-        expect([(stat.path, content.decode()) for stat, content in found], there, "the files")
-        expect(found[0][0], await store.files.stat(_SESSION, paths[-1]), "the stat of one")
+        expected = [(path, f"content {path}") for path in reversed(paths)] + [("/same", same), ("/same", same)]
+        expect([(stat.path, content.decode()) for stat, content in files], expected, "the files")
+        expect(files[0][0], await store.files.stat(_SESSION, paths[-1]), "the stat of one")
         expect(list(await store.files.read_many(_SESSION, [])), [], "no files")

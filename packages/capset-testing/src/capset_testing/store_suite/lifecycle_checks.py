@@ -29,11 +29,11 @@ async def what_was_taken_outlives_closing(make: Make) -> None:
     await store.open()
     await store.audit.commit(entry("b"))
     page = await store.audit.query(AuditQuery())
-    found = await store.audit.verify()
+    verified = await store.audit.verify()
     _, content = await store.files.read("session-1", "/a.txt")
     await store.close()
     expect([(record.seq, record.id) for record in page.items], [(2, "b"), (1, "a")], "the records")
-    expect(found.problem, None, "the chain over both times")
+    expect(verified.problem, None, "the chain over both times")
     expect(len({record.writer for record in page.items}), 2, "the writers: one for each time")
     expect(content, b"kept", "the file")
 
@@ -49,10 +49,10 @@ async def an_open_intent_is_closed_as_interrupted(make: Make) -> None:
     for _ in range(2):
         await store.open()
         page = await store.audit.query(AuditQuery(id="a"))
-        found = await store.audit.verify()
+        verified = await store.audit.verify()
         await store.close()
         expect([record.outcome for record in page.items], ["interrupted"], "the outcomes of the open intent")
-        expect((found.problem, found.checked), (None, 4), "the chain")
+        expect((verified.problem, verified.checked), (None, 4), "the chain")
         record = page.items[0]
         expect((record.code, record.decision, record.correlation), ("interrupted", "allow", "x"), "its columns")
         expect(record.time > NOW, True, "whether it has a time of its own")
@@ -63,8 +63,8 @@ async def a_store_that_is_not_open_refuses(make: Make) -> None:
     store = make()
     for _ in range(2):
         for port, named, declared in _methods():
-            made = _attempt(getattr(getattr(store, port), named), declared)
-            await expect_error(StoreError, made, f"{port}.{named}")
+            attempt = _attempt(getattr(getattr(store, port), named), declared)
+            await expect_error(StoreError, attempt, f"{port}.{named}")
         await store.open()
         await expect_error(StoreError, store.open(), "open when it is open")
         await store.close()
@@ -84,14 +84,14 @@ def _methods() -> Iterator[tuple[str, str, Callable[..., Any]]]:
 async def _attempt(method: Callable[..., Any], declared: Callable[..., Any]) -> None:
     """Call a method of a port with a value for each parameter that it declares, and that needs one."""
     hints = get_type_hints(declared)
-    needed = [one for one in signature(method).parameters.values() if one.default is one.empty]
-    values = {one.name: _value(one.name, hints[one.name]) for one in needed}
-    positional = [values.pop(one.name) for one in needed if one.kind is not one.KEYWORD_ONLY]
-    made = method(*positional, **values)
-    if isawaitable(made):
-        await made
-    elif isinstance(made, AbstractAsyncContextManager):
-        async with made:
+    needed = [parameter for parameter in signature(method).parameters.values() if parameter.default is parameter.empty]
+    values = {parameter.name: _value(parameter.name, hints[parameter.name]) for parameter in needed}
+    positional = [values.pop(parameter.name) for parameter in needed if parameter.kind is not parameter.KEYWORD_ONLY]
+    returned = method(*positional, **values)
+    if isawaitable(returned):
+        await returned
+    elif isinstance(returned, AbstractAsyncContextManager):
+        async with returned:
             pass
 
 
@@ -104,7 +104,9 @@ def _value(name: str, kind: Any) -> Any:  # an annotation, and a value of it
         return CheckpointKey.generate()
     if isinstance(kind, type) and is_dataclass(kind):
         hints = get_type_hints(kind)
-        return kind(**{one.name: _value(one.name, hints[one.name]) for one in fields(kind) if _is_needed(one)})
+        return kind(
+            **{field.name: _value(field.name, hints[field.name]) for field in fields(kind) if _is_needed(field)}
+        )
     if kind is Entry:
         return entry("a")
     if get_origin(kind) is Literal:
@@ -116,8 +118,8 @@ def _value(name: str, kind: Any) -> Any:  # an annotation, and a value of it
     return _VALUES.get(kind, ())
 
 
-def _is_needed(one: Field[Any]) -> bool:
-    return one.init and one.default is MISSING and one.default_factory is MISSING
+def _is_needed(field: Field[Any]) -> bool:
+    return field.init and field.default is MISSING and field.default_factory is MISSING
 
 
 async def the_digest_key_is_made_once(make: Make) -> None:
@@ -127,10 +129,10 @@ async def the_digest_key_is_made_once(make: Make) -> None:
     first = await store.audit.digest_key()
     await store.close()
     await store.open()
-    again = await store.audit.digest_key()
+    reread = await store.audit.digest_key()
     await store.close()
     async with opened(make) as other:
         another = await other.audit.digest_key()
     expect(len(first), 32, "the key's bytes")
-    expect(again, first, "the key after opening again")
+    expect(reread, first, "the key after opening again")
     expect(another != first, True, "whether another store has a key of its own")

@@ -56,11 +56,11 @@ async def a_registration_is_kept_once_for_its_hash(make: Make) -> None:
         expect(await lineage.register(_A), _A, "the first registration")
         expect(await lineage.register(_B), _B, "the registration of another hash")
         expect(await lineage.latest_registration("acme", "agent-1"), _B, "the latest then")
-        again = replace(_A, id="id-3", agent_name="writer", profile="jcs-2", created_at=LATER)
-        kept = replace(_A, agent_name="writer")
+        repeated = replace(_A, id="id-3", agent_name="writer", profile="jcs-2", created_at=LATER)
+        stored = replace(_A, agent_name="writer")
         for _ in range(2):
-            expect(await lineage.register(again), kept, "the first hash, registered again")
-            expect(await lineage.latest_registration("acme", "agent-1"), kept, "the latest after that")
+            expect(await lineage.register(repeated), stored, "the first hash, registered again")
+            expect(await lineage.latest_registration("acme", "agent-1"), stored, "the latest after that")
         expect(await lineage.register(replace(_B, id="id-4")), _B, "the other hash, registered again")
         expect(await lineage.latest_registration("acme", "agent-1"), _B, "the latest in the end")
 
@@ -73,20 +73,20 @@ async def registrations_of_other_orgs_and_agents_are_apart(make: Make) -> None:
             named = replace(row, agent_name=f"name {number}")
             expect(await store.lineage.register(named), named, f"the registration of {row.org} and {row.agent_id}")
         for number, row in enumerate(others):
-            found = await store.lineage.latest_registration(row.org, row.agent_id)
-            expect(found, replace(row, agent_name=f"name {number}"), f"the latest of {row.org} and {row.agent_id}")
+            latest = await store.lineage.latest_registration(row.org, row.agent_id)
+            expect(latest, replace(row, agent_name=f"name {number}"), f"the latest of {row.org} and {row.agent_id}")
         await expect_error(StoreError, store.lineage.register(replace(_B, id="id-1")), "a second registration of an id")
-        found = await store.lineage.latest_registration("acme", "agent-1")
-        expect(found and found.static_hash, "a" * 64, "the latest after that")
+        latest = await store.lineage.latest_registration("acme", "agent-1")
+        expect(latest and latest.static_hash, "a" * 64, "the latest after that")
 
 
 async def concurrent_registrations_give_one_row(make: Make) -> None:
     """All that register one hash at once get the same row."""
     async with opened(make) as store:
         rows = [replace(_A, id=f"id-{number}") for number in range(50)]
-        found = await asyncio.gather(*[store.lineage.register(row) for row in rows])
-        expect(len(set(found)), 1, "the rows that were told")
-        expect(await store.lineage.latest_registration("acme", "agent-1"), found[0], "the row that is kept")
+        registered = await asyncio.gather(*[store.lineage.register(row) for row in rows])
+        expect(len(set(registered)), 1, "the rows that were told")
+        expect(await store.lineage.latest_registration("acme", "agent-1"), registered[0], "the row that is kept")
 
 
 async def a_turn_comes_back_as_it_was_given(make: Make) -> None:
@@ -102,13 +102,17 @@ async def a_turn_comes_back_as_it_was_given(make: Make) -> None:
         plain = replace(link_row("link-1", session=None, org=None), tool_refs=(), created_at=LATER)
         envelope = envelope_row("id-1", "link-1")
         for link in (full, plain):
-            own = replace(envelope, org=link.org)
+            turn_envelope = replace(envelope, org=link.org)
             payloads = [replace(payload_row(number), org=link.org) for number in range(3)]
-            expect(await lineage.record_turn(link, own, payloads=iter(payloads)), None, "the first turn's transition")
+            expect(
+                await lineage.record_turn(link, turn_envelope, payloads=iter(payloads)),
+                None,
+                "the first turn's transition",
+            )
             expect(await lineage.link(link.org, "link-1"), link, "the link")
             expect(_code(await lineage.link(link.org, "link-1")), _code(link), "the code behind the link's tools")
-            expect(await lineage.envelope(link.org, "id-1"), own, "the envelope")
-            expect(await lineage.envelope_of(link.org, "link-1"), own, "the link's envelope")
+            expect(await lineage.envelope(link.org, "id-1"), turn_envelope, "the envelope")
+            expect(await lineage.envelope_of(link.org, "link-1"), turn_envelope, "the link's envelope")
             for row in payloads:
                 expect(await lineage.payload(link.org, row.hash), row, "a payload")
         expect(await lineage.link("other", "link-1"), None, "the link for another org")
@@ -170,8 +174,8 @@ async def links_are_listed_newest_first(make: Make) -> None:
             (LinkQuery(None), "6"),
             (LinkQuery("other"), ""),
         ):
-            found = (await store.lineage.links(query)).items
-            expect([row.id for row in found], [f"link-{one}" for one in ids], f"what {query} finds")
+            links = (await store.lineage.links(query)).items
+            expect([row.id for row in links], [f"link-{digit}" for digit in ids], f"what {query} finds")
 
 
 async def a_session_has_so_many_links(make: Make) -> None:
@@ -185,8 +189,8 @@ async def a_session_has_so_many_links(make: Make) -> None:
                 return False
             return True
 
-        told = await asyncio.gather(*[record(f"link-{number}") for number in range(9)])
-        expect(told.count(True), 3, "how many links were recorded")
+        outcomes = await asyncio.gather(*[record(f"link-{number}") for number in range(9)])
+        expect(outcomes.count(True), 3, "how many links were recorded")
         expect(len((await store.lineage.links(LinkQuery("acme"))).items), 3, "how many there are")
         expect(await record("other", "session-2"), True, "one of another session")
         expect(await record("other", org="other"), True, "one of another org")
@@ -236,8 +240,8 @@ async def a_transition_is_kept_when_the_runtime_hash_moves(make: Make) -> None:
 
         expect(await turn("link-5", "a", "first"), None, "the first turn")
         expect(await turn("link-9", "a"), None, "a turn with the same hash")
-        one = TransitionRow("acme", "session-1", "link-9", "link-2", "a tool came", NOW)
-        expect(await turn("link-2", "b", "a tool came"), one, "a turn with another hash, and with an older id")
+        first = TransitionRow("acme", "session-1", "link-9", "link-2", "a tool came", NOW)
+        expect(await turn("link-2", "b", "a tool came"), first, "a turn with another hash, and with an older id")
         for other in (
             link_row("link-6", session="session-2", runtime="a"),
             link_row("link-7", session=None, runtime="a"),
@@ -248,7 +252,7 @@ async def a_transition_is_kept_when_the_runtime_hash_moves(make: Make) -> None:
         expect(await turn("link-1", "b"), None, "a turn with the same hash as the last")
         two = TransitionRow("acme", "session-1", "link-1", "link-0", "", NOW)
         expect(await turn("link-0", "a"), two, "a turn with the first hash")
-        expect(await lineage.transitions("acme", "session-1"), (one, two), "the session's transitions")
+        expect(await lineage.transitions("acme", "session-1"), (first, two), "the session's transitions")
         expect((await lineage.latest_link("acme", "session-1")), link_row("link-0", runtime="a"), "its latest link")
         for org, session in (("acme", "session-2"), ("other", "session-1"), (None, "session-1")):
             expect(await lineage.transitions(org, session), (), f"the transitions of {session} in {org}")
@@ -258,19 +262,27 @@ async def concurrent_turns_of_a_session_make_a_chain(make: Make) -> None:
     """Each transition begins where the one before ended, and none is missing."""
     async with opened(make) as store:
         rows = [link_row(f"link-{number:02}", runtime="abc"[number % 3]) for number in range(60)]
-        told = await asyncio.gather(*[store.lineage.record_turn(row, envelope_row(row.id, row.id)) for row in rows])
-        found = await store.lineage.transitions("acme", "session-1")
-        moved = [one for one in told if one]
-        expect(sorted(one.to_link for one in found), sorted(one.to_link for one in moved), "the transitions told")
-        expect(bool(found), True, "whether there are transitions")
+        recorded = await asyncio.gather(*[store.lineage.record_turn(row, envelope_row(row.id, row.id)) for row in rows])
+        transitions = await store.lineage.transitions("acme", "session-1")
+        moved = [transition for transition in recorded if transition]
+        expect(
+            sorted(transition.to_link for transition in transitions),
+            sorted(transition.to_link for transition in moved),
+            "the transitions told",
+        )
+        expect(bool(transitions), True, "whether there are transitions")
         hashes = {row.id: row.runtime_hash for row in rows}
-        for one in found:
-            expect(hashes[one.from_link] != hashes[one.to_link], True, f"whether a hash moved by {one}")
-        for one, following in pairwise(found):
+        for transition in transitions:
+            expect(
+                hashes[transition.from_link] != hashes[transition.to_link],
+                True,
+                f"whether a hash moved by {transition}",
+            )
+        for transition, following in pairwise(transitions):
             # Links between two transitions have the hash that the first of the two leads to.
-            expect(hashes[following.from_link], hashes[one.to_link], f"the hash that {following} begins with")
+            expect(hashes[following.from_link], hashes[transition.to_link], f"the hash that {following} begins with")
         last = await store.lineage.latest_link("acme", "session-1")
-        expect(last and last.runtime_hash, hashes[found[-1].to_link], "the hash of the latest link")
+        expect(last and last.runtime_hash, hashes[transitions[-1].to_link], "the hash of the latest link")
         expect(len((await store.lineage.links(LinkQuery("acme", limit=100))).items), 60, "how many links there are")
 
 
@@ -285,13 +297,17 @@ async def a_transition_can_be_recorded_by_itself(make: Make) -> None:
             await expect_error(StoreError, lineage.record_transition(wrong), f"recording {wrong}")
         expect(await lineage.transitions("acme", "session-9"), (), "what is kept of them")
         rows = [replace(row, reason=str(number)) for number in range(1003)]
-        for one in rows[:3]:
-            await lineage.record_transition(one)
+        for transition in rows[:3]:
+            await lineage.record_transition(transition)
         expect(await lineage.transitions("acme", "session-9"), tuple(rows[:3]), "the transitions")
-        await asyncio.gather(*[lineage.record_transition(one) for one in rows[3:-1]])
+        await asyncio.gather(*[lineage.record_transition(later) for later in rows[3:-1]])
         await lineage.record_transition(rows[-1])
-        found = await lineage.transitions("acme", "session-9")
-        expect((len(found), set(found), found[-1]), (1000, set(rows[3:]), rows[-1]), "the last transitions")
+        transitions = await lineage.transitions("acme", "session-9")
+        expect(
+            (len(transitions), set(transitions), transitions[-1]),
+            (1000, set(rows[3:]), rows[-1]),
+            "the last transitions",
+        )
 
 
 async def lineage_outlives_closing(make: Make) -> None:
@@ -314,18 +330,18 @@ async def links_that_name_a_hash_are_found(make: Make) -> None:
             await store.lineage.record_turn(replace(row, created_at=f"2026-01-0{number + 1}T00:00:00.000000Z"))
         await store.lineage.record_turn(link_row("l-9", org=None))
 
-        async def seen(hash: str, looked: int = 9, org: str | None = "acme") -> tuple[list[str], str | None]:
-            found = await store.lineage.sightings(org, hash, looked=looked)
-            return [one.link for one in found.items], found.since and found.since[8:10]
+        async def find_links(hash: str, looked: int = 9, org: str | None = "acme") -> tuple[list[str], str | None]:
+            page = await store.lineage.sightings(org, hash, looked=looked)
+            return [sighting.link for sighting in page.items], page.since and page.since[8:10]
 
-        expect(await seen("a" * 64), (["l-2", "l-0"], None), "links with a runtime hash")
+        expect(await find_links("a" * 64), (["l-2", "l-0"], None), "links with a runtime hash")
         every = ["l-3", "l-2", "l-1", "l-0"]
         for digit in "1234":  # of the agent, the prompt and two tools
-            expect(await seen(digit * 64), (every, None), f"links with the hash {digit}…")
-        expect(await seen("1" * 64, org=None), (["l-9"], None), "links of no org")
-        expect(await seen("f" * 64), (list[str](), None), "links with a hash that none has")
-        expect(await seen("a" * 64, looked=4), (["l-2", "l-0"], None), "just as many as are looked at")
-        expect(await seen("a" * 64, looked=3), (["l-2"], "02"), "fewer than there are")
-        found = await store.lineage.sightings("acme", "b" * 64)
-        one = Sighting("l-3", "s-3", "agent-1", "scribe", "2026-01-04T00:00:00.000000Z")
-        expect(found.items[0], one, "what is said of a link")
+            expect(await find_links(digit * 64), (every, None), f"links with the hash {digit}…")
+        expect(await find_links("1" * 64, org=None), (["l-9"], None), "links of no org")
+        expect(await find_links("f" * 64), (list[str](), None), "links with a hash that none has")
+        expect(await find_links("a" * 64, looked=4), (["l-2", "l-0"], None), "just as many as are looked at")
+        expect(await find_links("a" * 64, looked=3), (["l-2"], "02"), "fewer than there are")
+        sightings = await store.lineage.sightings("acme", "b" * 64)
+        expected = Sighting("l-3", "s-3", "agent-1", "scribe", "2026-01-04T00:00:00.000000Z")
+        expect(sightings.items[0], expected, "what is said of a link")

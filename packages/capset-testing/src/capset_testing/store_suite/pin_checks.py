@@ -28,8 +28,8 @@ async def pins_are_replaced_and_removed_together(make: Make) -> None:
     async with opened(make) as store:
         await store.pins.change("files", [_READ, _WRITE])
         await store.pins.change("mail", [_OTHER])
-        again = replace(_READ, hash="d" * 64, approved_by="eve")
-        await store.pins.change("files", [again], ["Write", "nothing"])
-        expect(list(await store.pins.list("files")), [again], "the pins after a change")
+        repinned = replace(_READ, hash="d" * 64, approved_by="eve")
+        await store.pins.change("files", [repinned], ["Write", "nothing"])
+        expect(list(await store.pins.list("files")), [repinned], "the pins after a change")
         await store.pins.change("files", [], ["read"])
         expect(list(await store.pins.list()), [_OTHER], "the pins of others")

@@ -118,12 +118,12 @@ async def concurrent_writes_keep_to_the_quota(make: Make) -> None:
 async def a_version_is_never_used_twice(make: Make) -> None:
     """Check that a new version is above all removed ones: one held by a client stands for one content of a path."""
     async with with_sessions(make, _SESSION, "session-2") as store:
-        files, seen = store.files, dict[tuple[str, int], bytes]()
+        files, contents = store.files, dict[tuple[str, int], bytes]()
 
         async def look(step: str) -> None:
             for stat in await files.list(_SESSION, "/", recursive=True):
                 content = b"" if stat.is_directory else (await files.read(_SESSION, stat.path))[1]
-                expect(seen.setdefault((stat.path, stat.version), content), content, f"{stat.path} after {step}")
+                expect(contents.setdefault((stat.path, stat.version), content), content, f"{stat.path} after {step}")
 
         async def write(path: str, content: bytes) -> int:
             stat, _ = await files.write(_SESSION, path, content, org=None, now=NOW)
@@ -147,7 +147,7 @@ async def a_version_is_never_used_twice(make: Make) -> None:
         root = await files.stat(_SESSION, "/")
         expect(root and (root.path, root.version), ("/", 0), "the root after all that")
         expect(
-            [one.path for one in await files.list(_SESSION, "/", recursive=False)], ["/d", "/e", "/a"], "the entries"
+            [file.path for file in await files.list(_SESSION, "/", recursive=False)], ["/d", "/e", "/a"], "the entries"
         )
         stat, _ = await files.write("session-2", "/a", b"1", org=None, now=NOW)
         expect(stat.version, 1, "the version in another session")

@@ -17,13 +17,13 @@ _OWN: Final = ("seq", "writer", "previous", "hash")
 
 async def a_committed_entry_is_a_record(make: Make) -> None:
     """Every column comes back unchanged, and with the writer's own it is a link of a chain."""
-    given = entry("a", causation="b", org="acme", reason="a NUL: \0", code="x", duration_us=0)
+    committed = entry("a", causation="b", org="acme", reason="a NUL: \0", code="x", duration_us=0)
     async with opened(make) as store:
-        await store.audit.commit(given)
+        await store.audit.commit(committed)
         page = await store.audit.query(AuditQuery())
     expect(len(page.items), 1, "records after one commit")
     columns: Mapping[str, Any] = asdict(page.items[0])  # asdict() gives values of any type
-    expect({name: columns[name] for name in columns if name not in _OWN}, given.values, "the record's columns")
+    expect({name: columns[name] for name in columns if name not in _OWN}, committed.values, "the record's columns")
     expect((columns["seq"], columns["previous"]), (1, GENESIS), "the first link")
     expect(verify([columns]).problem, None, "the chain of this record alone")
 
@@ -35,9 +35,9 @@ async def an_appended_entry_is_there_after_flush(make: Make) -> None:
             store.audit.append(entry(f"a{number}"))
         await store.audit.flush()
         page = await store.audit.query(AuditQuery(limit=1000))
-        found = await store.audit.verify()
+        verified = await store.audit.verify()
     expect([record.id for record in page.items], [f"a{number}" for number in reversed(range(300))], "the records")
-    expect((found.problem, found.checked), (None, 300), "the chain")
+    expect((verified.problem, verified.checked), (None, 300), "the chain")
 
 
 async def the_chain_keeps_the_order_of_the_calls(make: Make) -> None:
@@ -55,9 +55,9 @@ async def concurrent_commits_make_one_chain(make: Make) -> None:
     """In any order, each entry is there once, and the chain holds."""
     async with opened(make) as store:
         await asyncio.gather(*[store.audit.commit(entry(f"a{number}")) for number in range(64)])
-        found = await store.audit.verify()
+        verified = await store.audit.verify()
         page = await store.audit.query(AuditQuery(limit=100))
-    expect((found.problem, found.checked), (None, 64), "the chain")
+    expect((verified.problem, verified.checked), (None, 64), "the chain")
     expect({record.id for record in page.items}, {f"a{number}" for number in range(64)}, "the records")
 
 
@@ -67,8 +67,8 @@ async def an_intent_and_its_outcome_are_two_records(make: Make) -> None:
         await store.audit.commit(intent("a"))
         store.audit.append(entry("a"))
         await store.audit.flush()
-        found = await store.audit.verify()
-    expect((found.problem, found.checked), (None, 2), "the chain")
+        verified = await store.audit.verify()
+    expect((verified.problem, verified.checked), (None, 2), "the chain")
 
 
 async def a_second_record_of_an_id_and_phase_is_refused(make: Make) -> None:
@@ -78,16 +78,16 @@ async def a_second_record_of_an_id_and_phase_is_refused(make: Make) -> None:
         await store.audit.commit(entry("a"))
         commits = [store.audit.commit(entry(name)) for name in ("b", "a", "c")]
         results = await asyncio.gather(*commits, return_exceptions=True)
-        found = await store.audit.verify()
+        verified = await store.audit.verify()
     expect([isinstance(result, StoreError) for result in results], [False, True, False], "which were refused")
-    expect((found.problem, found.checked), (None, 4), "the chain")
+    expect((verified.problem, verified.checked), (None, 4), "the chain")
 
 
 async def a_broken_entry_harms_no_other(make: Make) -> None:
     """Check that a commit raises; for an appended entry, ``append`` itself or the next ``flush`` does."""
     surrogate = entry("b", reason="\ud800")
     async with opened(make) as store:
-        commits = [store.audit.commit(one) for one in (entry("a"), BrokenEntry(), surrogate, entry("c"))]
+        commits = [store.audit.commit(new_entry) for new_entry in (entry("a"), BrokenEntry(), surrogate, entry("c"))]
         results = await asyncio.gather(*commits, return_exceptions=True)
 
         async def append() -> None:
@@ -97,9 +97,9 @@ async def a_broken_entry_harms_no_other(make: Make) -> None:
         await expect_error(StoreError, append(), "appending a broken entry")
         store.audit.append(entry("d"))
         await store.audit.flush()
-        found = await store.audit.verify()
+        verified = await store.audit.verify()
     expect([isinstance(result, StoreError) for result in results], [False, True, True, False], "which were refused")
-    expect((found.problem, found.checked), (None, 3), "the chain")
+    expect((verified.problem, verified.checked), (None, 3), "the chain")
 
 
 async def a_query_finds_outcomes_only(make: Make) -> None:
@@ -150,10 +150,10 @@ async def a_query_by_time_counts_its_ends(make: Make) -> None:
         for number, time in enumerate(times):
             await store.audit.commit(entry(f"a{number}", time=time))
         for since, until, expected in ((1, None, "321"), (None, 2, "10"), (1, 3, "21"), (3, 3, "")):
-            asked = AuditQuery(
+            query = AuditQuery(
                 since=None if since is None else times[since], until=None if until is None else times[until]
             )
-            page = await store.audit.query(asked)
+            page = await store.audit.query(query)
             expect("".join(record.id[1:] for record in page.items), expected, f"records from {since} until {until}")
 
 
@@ -163,18 +163,18 @@ async def pages_follow_each_other(make: Make) -> None:
         for number in range(7):
             await store.audit.commit(intent(f"a{number}"))
             await store.audit.commit(entry(f"a{number}", tool="odd" if number % 2 else "even"))
-        seen: list[str] = []
+        ids: list[str] = []
         before: int | None = None
         sizes: list[int] = []
         while True:
             page = await store.audit.query(AuditQuery(tool="even", limit=2, before=before))
-            seen += [record.id for record in page.items]
+            ids += [record.id for record in page.items]
             sizes.append(len(page.items))
             await store.audit.commit(entry(f"b{len(sizes)}", tool="even"))
             if page.next is None:
                 break
             before = page.next
-    expect(seen, ["a6", "a4", "a2", "a0"], "the records of all pages")
+    expect(ids, ["a6", "a4", "a2", "a0"], "the records of all pages")
     expect(sizes, [2, 2], "the sizes of the pages: a full last page says that it is the last")
 
 
@@ -189,8 +189,8 @@ async def the_attempts_of_a_correlation_are_told(make: Make) -> None:
         await store.audit.commit(entry("d", correlation="turn-2", org="acme"))
         await store.audit.commit(entry("e", correlation="turn-1", org="other"))
         await store.audit.commit(intent("f", correlation="turn-2"))
-        found = await store.audit.attempts("acme", "turn-1")
-        told = [Attempt("a", "call-1", "succeeded"), Attempt("b", "call-2", None), Attempt("c", None, "denied")]
-        expect(sorted(found, key=lambda one: one.record), told, "the attempts")
-        found = await store.audit.attempts(None, "turn-2")
-        expect([*found], [Attempt("f", None, None)], "those of no organisation")
+        attempts = await store.audit.attempts("acme", "turn-1")
+        expected = [Attempt("a", "call-1", "succeeded"), Attempt("b", "call-2", None), Attempt("c", None, "denied")]
+        expect(sorted(attempts, key=lambda attempt: attempt.record), expected, "the attempts")
+        attempts = await store.audit.attempts(None, "turn-2")
+        expect([*attempts], [Attempt("f", None, None)], "those of no organisation")

@@ -19,12 +19,12 @@ async def requests_are_found_by_what_they_ask_for(make: Make) -> None:
         for row in rows:
             await store.approvals.open(row, most=9)
         for row, name in zip(rows[1:], ("tool", "agent", "principal"), strict=True):
-            wanted = {name: getattr(row, name)}
-            expect((await store.approvals.list(ApprovalQuery("acme", **wanted))).items, (row,), f"those of one {name}")
-            used = await store.approvals.list(ApprovalQuery("acme", "used", **wanted))
+            filters = {name: getattr(row, name)}
+            expect((await store.approvals.list(ApprovalQuery("acme", **filters))).items, (row,), f"those of one {name}")
+            used = await store.approvals.list(ApprovalQuery("acme", "used", **filters))
             expect(used.items, (), f"the used ones of one {name}")
-            wanted = {name: getattr(rows[0], name)}
-            others = (await store.approvals.list(ApprovalQuery("acme", **wanted))).items
+            filters = {name: getattr(rows[0], name)}
+            others = (await store.approvals.list(ApprovalQuery("acme", **filters))).items
             expect(row in others, False, f"one among those of another {name}")
             expect(len(others), 3, f"those of another {name}")
         expect((await store.approvals.list(ApprovalQuery("other", tool="pay"))).items, (), "those of another org")
@@ -43,15 +43,15 @@ async def pages_of_requests_end_by_their_size(make: Make) -> None:
         ]
         for row in rows:
             await store.approvals.open(row, most=9)
-        found: list[int] = []
+        page_sizes: list[int] = []
         query = ApprovalQuery("acme", max_bytes=8_000)
         while True:
             page = await store.approvals.list(query)
-            expect(page.items, tuple(reversed(rows))[sum(found) :][: len(page.items)], "the next page")
-            found.append(len(page.items))
+            expect(page.items, tuple(reversed(rows))[sum(page_sizes) :][: len(page.items)], "the next page")
+            page_sizes.append(len(page.items))
             if page.next is None:
                 break
             query = replace(query, before=page.next)
-        expect(found, [3, 1, 1, 1], "how many requests each page has")
-        whole = await store.approvals.list(replace(query, before=None, max_bytes=None))
-        expect(len(whole.items), 6, "a page of any size")
+        expect(page_sizes, [3, 1, 1, 1], "how many requests each page has")
+        full_page = await store.approvals.list(replace(query, before=None, max_bytes=None))
+        expect(len(full_page.items), 6, "a page of any size")

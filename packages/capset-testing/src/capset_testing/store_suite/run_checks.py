@@ -61,8 +61,8 @@ async def _begin(store: Store, id: str, session: str = "a") -> str:
 
 
 async def _tell(store: Store, id: str, event: str, data: str = "{}", *, then: TurnRow | None = None) -> RunRow | None:
-    held = TurnRow("a", id, "here", LATER, "{}")
-    await store.events.append(held, [NewEvent(event, data)], now=LATER, then=then)
+    turn = TurnRow("a", id, "here", LATER, "{}")
+    await store.events.append(turn, [NewEvent(event, data)], now=LATER, then=then)
     return await store.runs.get(id)
 
 
@@ -77,15 +77,15 @@ async def a_run_is_stored_and_found(make: Make) -> None:
         expect(await store.runs.get("r-9"), None, "an unknown run")
         await expect_error(StoreError, store.runs.add(rows[0]), "a second run of that id")
 
-        async def listed(**wanted: Any) -> list[str]:
-            return [one.id for one in (await store.runs.list(RunQuery("acme", "ada", **wanted))).items]
+        async def list_ids(**filters: Any) -> list[str]:
+            return [run.id for run in (await store.runs.list(RunQuery("acme", "ada", **filters))).items]
 
-        expect(await listed(), ["r-3", "r-2", "r-1"], "the runs of a principal")
-        expect(await listed(queue="mail"), ["r-2"], "those of a queue")
-        expect(await listed(state="running"), [], "those that run")
+        expect(await list_ids(), ["r-3", "r-2", "r-1"], "the runs of a principal")
+        expect(await list_ids(queue="mail"), ["r-2"], "those of a queue")
+        expect(await list_ids(state="running"), [], "those that run")
         page = await store.runs.list(RunQuery("acme", "ada", limit=2))
         rest = await store.runs.list(RunQuery("acme", "ada", limit=2, before=page.next))
-        expect([one.id for one in (*page.items, *rest.items)], ["r-3", "r-2", "r-1"], "two pages")
+        expect([run.id for run in (*page.items, *rest.items)], ["r-3", "r-2", "r-1"], "two pages")
         expect(rest.next, None, "what comes after the last page")
 
 
@@ -127,7 +127,7 @@ async def runs_are_handed_on_when_they_are_due(make: Make) -> None:
             await store.runs.add(row)
 
         async def due(queue: str, limit: int = 100) -> list[str]:
-            return [one.id for one in await store.runs.due(queue, now=_SOON, limit=limit)]
+            return [run.id for run in await store.runs.due(queue, now=_SOON, limit=limit)]
 
         expect(await due("default"), ["r-2", "r-7", "r-1"], "what is due in a queue")
         expect(await due("default", limit=2), ["r-2", "r-7"], "the first two")
@@ -156,7 +156,7 @@ async def calls_are_found_whose_requests_are_not_open_any_more(make: Make) -> No
             await store.runs.add(row)
 
         async def decided(*queues: str, now: str = NOW, limit: int = 100) -> list[str]:
-            return [one.id for one in await store.runs.decided(queues, now=now, limit=limit)]
+            return [run.id for run in await store.runs.decided(queues, now=now, limit=limit)]
 
         expect(await decided("default"), ["r-r", "r-u", "r-x"], "the calls of a queue")
         expect(await decided("mail"), ["r-0", "r-1", "r-5"], "those of another, also without a request of their org")
@@ -168,17 +168,17 @@ async def calls_are_found_whose_requests_are_not_open_any_more(make: Make) -> No
 async def a_run_is_changed_by_who_knows_its_state(make: Make) -> None:
     """Of several that change it at once, one does."""
     async with with_sessions(make, "a") as store:
-        seen = run_row("r-1")
-        await store.runs.add(seen)
-        changes = [store.runs.change(seen, replace(seen, state="running", approval=f"a-{n}")) for n in range(3)]
+        row = run_row("r-1")
+        await store.runs.add(row)
+        changes = [store.runs.change(row, replace(row, state="running", approval=f"a-{n}")) for n in range(3)]
         expect(sorted(await asyncio.gather(*changes)), [False, False, True], "who changed it")
-        there = await store.runs.get("r-1")
-        expect(there is not None and there.state == "running", True, "whether the change is stored")
-        expect(await store.runs.change(seen, seen), False, "whether it is still as it was")
-        there = there or seen
-        expect(await store.runs.change(there, replace(there, due_at=LATER)), True, "whether it is due later")
-        expect(await store.runs.change(there, replace(there, begun_at=_SOON)), True, "whether it has begun")
-        due = replace(there, due_at=LATER, begun_at=_SOON)
+        stored_row = await store.runs.get("r-1")
+        expect(stored_row is not None and stored_row.state == "running", True, "whether the change is stored")
+        expect(await store.runs.change(row, row), False, "whether it is still as it was")
+        stored_row = stored_row or row
+        expect(await store.runs.change(stored_row, replace(stored_row, due_at=LATER)), True, "whether it is due later")
+        expect(await store.runs.change(stored_row, replace(stored_row, begun_at=_SOON)), True, "whether it has begun")
+        due = replace(stored_row, due_at=LATER, begun_at=_SOON)
         expect(await store.runs.get("r-1"), due, "a run of which two changed different things")
         ended = replace(
             due, state="succeeded", due_at=None, outcome='{"é":1}', ended_at=LATER, attempts=2, approval="a-9"
@@ -212,14 +212,14 @@ async def a_run_follows_its_turn(make: Make) -> None:
         suspended = TurnRow("a", "r-1", SUSPENDED, LATER, "{}")
         waiting = replace(row, state="waiting", begun_at=_SOON, attempts=2)
         expect(await _tell(store, "r-1", "turn.suspended", then=suspended), waiting, "a run that waits")
-        held = TurnRow("a", "r-1", "here", LATER, "{}")
-        await store.events.take(suspended, held)
+        resumed = TurnRow("a", "r-1", "here", LATER, "{}")
+        await store.events.take(suspended, resumed)
         running = replace(waiting, state="running", due_at=LATER)
-        expect(await _tell(store, "r-1", "turn.resumed", then=held), running, "a run that goes on")
+        expect(await _tell(store, "r-1", "turn.resumed", then=resumed), running, "a run that goes on")
         ended = replace(waiting, state="failed", ended_at=LATER, outcome='{"error":"é"}')
         expect(await _tell(store, "r-1", "turn.failed", '{"error":"é"}'), ended, "a run that failed")
         retried = NewEvent("turn.retried", "{}")
-        await store.events.begin(held, retried, now=LATER, interrupted=_BROKEN)
+        await store.events.begin(resumed, retried, now=LATER, interrupted=_BROKEN)
         expect(await store.runs.get("r-1"), running, "a run that is tried again")
         cancelled = replace(waiting, state="cancelled", ended_at=LATER, outcome='{"by":"ada"}')
         expect(await _tell(store, "r-1", "turn.cancelled", '{"by":"ada"}'), cancelled, "a cancelled run")
@@ -231,11 +231,11 @@ async def a_dead_worker_is_taken_by_one(make: Make) -> None:
         worker = WorkerRow("w-1", ("default", "mail"), NOW, _SOON)
         await store.workers.renew(worker)
         await store.workers.renew(WorkerRow("w-2", ("default",), _SOON, LATER))
-        expect([one.id for one in await store.workers.list()], ["w-1", "w-2"], "the workers")
+        expect([row.id for row in await store.workers.list()], ["w-1", "w-2"], "the workers")
         taking = [store.workers.take(worker, until=f"2026-01-03T00:00:0{number}.000000Z") for number in range(3)]
         expect(sorted(await asyncio.gather(*taking)), [False, False, True], "who took it")
         await store.workers.remove("w-1")
-        expect([one.id for one in await store.workers.list()], ["w-2"], "the workers without it")
+        expect([row.id for row in await store.workers.list()], ["w-2"], "the workers without it")
         await store.workers.renew(worker)
         await store.workers.renew(replace(worker, until=LATER))
         expect((await store.workers.list())[0], replace(worker, until=LATER), "a worker that has come back")

@@ -48,7 +48,7 @@ async def a_schedule_is_stored_and_found(make: Make) -> None:
         expect(await store.schedules.get("s-9"), None, "an unknown schedule")
         page = await store.schedules.list(ScheduleQuery("acme", "ada", limit=2))
         rest = await store.schedules.list(ScheduleQuery("acme", "ada", limit=2, before=page.next))
-        expect([one.id for one in (*page.items, *rest.items)], ["s-3", "s-2", "s-1"], "two pages")
+        expect([schedule.id for schedule in (*page.items, *rest.items)], ["s-3", "s-2", "s-1"], "two pages")
         expect(rest.next, None, "what comes after the last page")
         await expect_error(StoreError, store.schedules.add(rows[0]), "a second schedule of that id")
         await expect_error(SchedulesFull, store.schedules.add(schedule_row("s-6"), most=4), "one schedule too many")
@@ -84,7 +84,7 @@ async def schedules_are_due_by_their_queue(make: Make) -> None:
             await store.schedules.add(row)
 
         async def due(queue: str, limit: int = 100) -> list[str]:
-            return [one.id for one in await store.schedules.due(queue, now=_SOON, limit=limit)]
+            return [schedule.id for schedule in await store.schedules.due(queue, now=_SOON, limit=limit)]
 
         expect(await due("default"), ["s-2", "s-1", "s-0"], "what is due in a queue")
         expect(await due("default", limit=1), ["s-2"], "the first")
@@ -94,21 +94,21 @@ async def schedules_are_due_by_their_queue(make: Make) -> None:
 async def a_due_time_queues_one_run(make: Make) -> None:
     """Of several that see it due one queues its run, and neither is there without the other."""
     async with with_sessions(make, "a") as store:
-        seen = schedule_row("s-1")
-        await store.schedules.add(seen)
-        full = store.schedules.change(seen, replace(seen, next_at=LATER), run=run_row("r-0"), most=0)
+        row = schedule_row("s-1")
+        await store.schedules.add(row)
+        full = store.schedules.change(row, replace(row, next_at=LATER), run=run_row("r-0"), most=0)
         await expect_error(RunsFull, full, "a run too many")
-        expect(await store.schedules.get("s-1"), seen, "the schedule of a run that was refused")
+        expect(await store.schedules.get("s-1"), row, "the schedule of a run that was refused")
         changes = [
-            store.schedules.change(seen, replace(seen, next_at=LATER, last_run=f"r-{n}"), run=run_row(f"r-{n}"))
+            store.schedules.change(row, replace(row, next_at=LATER, last_run=f"r-{n}"), run=run_row(f"r-{n}"))
             for n in range(3)
         ]
-        told = await asyncio.gather(*changes)
-        expect(sorted(told), [False, False, True], "who queued a run")
-        made = f"r-{told.index(True)}"
-        found = [n for n in range(3) if await store.runs.get(f"r-{n}") is not None]
-        expect([f"r-{n}" for n in found], [made], "the runs that are queued")
-        expect(await store.schedules.get("s-1"), replace(seen, next_at=LATER, last_run=made), "the schedule")
-        paused = replace(seen, next_at=None)
-        expect(await store.schedules.change(replace(seen, next_at=LATER), paused), True, "whether it is paused")
+        changed = await asyncio.gather(*changes)
+        expect(sorted(changed), [False, False, True], "who queued a run")
+        run_id = f"r-{changed.index(True)}"
+        numbers = [n for n in range(3) if await store.runs.get(f"r-{n}") is not None]
+        expect([f"r-{n}" for n in numbers], [run_id], "the runs that are queued")
+        expect(await store.schedules.get("s-1"), replace(row, next_at=LATER, last_run=run_id), "the schedule")
+        paused = replace(row, next_at=None)
+        expect(await store.schedules.change(replace(row, next_at=LATER), paused), True, "whether it is paused")
         expect(await store.schedules.change(paused, replace(paused, next_at=NOW)), True, "whether it goes on")

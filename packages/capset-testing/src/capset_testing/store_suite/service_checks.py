@@ -77,8 +77,8 @@ async def revoked_keys_are_found_among_many(make: Make) -> None:
             await store.keys.create(key)
         for key in keys[1:4]:
             await store.keys.revoke(key.id, NOW)
-        asked = [*(key.digest for key in keys[:3]), *(f"{number:064}" for number in range(10, 1_500))]
-        expect(await store.keys.revoked(asked), frozenset(key.digest for key in keys[1:3]), "the revoked keys")
+        digests = [*(key.digest for key in keys[:3]), *(f"{number:064}" for number in range(10, 1_500))]
+        expect(await store.keys.revoked(digests), frozenset(key.digest for key in keys[1:3]), "the revoked keys")
         expect(await store.keys.revoked([]), frozenset[str](), "the revoked ones among no keys")
 
 
@@ -94,7 +94,7 @@ async def keys_are_paged_by_org(make: Make) -> None:
             await store.keys.create(row)
 
         async def ids(query: KeyQuery) -> list[str]:
-            return [one.id for one in (await store.keys.page(query)).items]
+            return [key.id for key in (await store.keys.page(query)).items]
 
         expect(await ids(KeyQuery(None)), [f"id-{number}" for number in (5, 4, 3, 2, 1, 0)], "keys of all orgs")
         expect(await ids(KeyQuery("")), ["id-4", "id-1"], "keys of no org")
@@ -141,12 +141,12 @@ async def principals_and_orgs_are_known(make: Make) -> None:
         await store.agents.create(agent)
         await store.keys.create(_KEY)
         await store.keys.create(replace(_KEY, id="id-1", digest="1" * 64, org=None))
-        known = [KnownPrincipal("ada", "agent", NOW), KnownPrincipal("ada", "user", NOW)]
-        known.append(KnownPrincipal("bob", "user", LATER))
-        expect(await store.directory.principals("acme"), known, "the principals of an org")
-        expect(await store.directory.principals("acme", limit=2), known[:2], "the first of them")
+        principals = [KnownPrincipal("ada", "agent", NOW), KnownPrincipal("ada", "user", NOW)]
+        principals.append(KnownPrincipal("bob", "user", LATER))
+        expect(await store.directory.principals("acme"), principals, "the principals of an org")
+        expect(await store.directory.principals("acme", limit=2), principals[:2], "the first of them")
         rest = await store.directory.principals("acme", after=("ada", "agent"))
-        expect(rest, known[1:], "those that follow one")
+        expect(rest, principals[1:], "those that follow one")
         expect(await store.directory.principals(None), [KnownPrincipal("eve", "user", NOW)], "those of no org")
         expect(await store.directory.principals("nowhere"), [], "those of an org that is not there")
         orgs = [KnownOrg("", 1, 0, 1), KnownOrg("acme", 1, 0, 4), KnownOrg("globex", 0, 1, 0)]
@@ -159,14 +159,14 @@ async def a_request_is_reserved_once(make: Make) -> None:
     """Later requests get the stored row: first without, then with its reply."""
     async with opened(make) as store:
         tries = [store.replies.reserve(replace(_ROW, digest=str(number)), expired=NOW) for number in range(8)]
-        found = await asyncio.gather(*tries)
-        expect(len([one for one in found if one is None]), 1, "how many of eight were the first")
-        (kept,) = {one for one in found if one is not None}
-        expect(await store.replies.get("a", "key-1"), kept, "the row of a request")
+        replies = await asyncio.gather(*tries)
+        expect(len([reply for reply in replies if reply is None]), 1, "how many of eight were the first")
+        (stored,) = {reply for reply in replies if reply is not None}
+        expect(await store.replies.get("a", "key-1"), stored, "the row of a request")
         expect(await store.replies.get("a", "key-2"), None, "the row of no request")
-        expect((kept.status, kept.body), (None, None), "what is kept while it is under way")
+        expect((stored.status, stored.body), (None, None), "what is kept while it is under way")
         await store.replies.fulfil("a", "key-1", 200, '{"é": 1}')
-        answered = replace(kept, status=200, body='{"é": 1}')
+        answered = replace(stored, status=200, body='{"é": 1}')
         expect(await store.replies.reserve(_ROW, expired=NOW), answered, "what is kept of an answer")
         for other in (replace(_ROW, session="b"), replace(_ROW, key="key-2")):
             expect(await store.replies.reserve(other, expired=NOW), None, "a request of another session or key")
@@ -198,9 +198,9 @@ async def an_org_has_so_many_keys_of_requests(make: Make) -> None:
                 return full.oldest
 
         rows = [replace(row, session=f"session-{number}") for number in range(9)]
-        told = await asyncio.gather(*map(reserve, rows))
-        expect((told.count("new"), told.count(NOW)), (3, 6), "how many were reserved, and how many not")
-        expect(await reserve(rows[told.index("new")]), "kept", "a key that is there")
+        outcomes = await asyncio.gather(*map(reserve, rows))
+        expect((outcomes.count("new"), outcomes.count(NOW)), (3, 6), "how many were reserved, and how many not")
+        expect(await reserve(rows[outcomes.index("new")]), "kept", "a key that is there")
         expect(await reserve(replace(row, key="of another", org="other")), "new", "one of another org")
         expect(await reserve(replace(row, key="of none", org=None)), "new", "one of no org")
         expect(await reserve(replace(row, key="later", created_at=LATER), LATER), "new", "one when the others are old")
@@ -216,13 +216,13 @@ async def the_oldest_replies_make_room(make: Make) -> None:
             await store.replies.reserve(row, expired="2026")
             await store.replies.fulfil(row.session, row.key, 200, text, record=f"of {row.key}", max_bytes=2_500)
 
-        async def kept(row: ReplyRow) -> ReplyRow | None:
+        async def read_reply(row: ReplyRow) -> ReplyRow | None:
             return await store.replies.reserve(row, expired="2026")
 
         for number, row in enumerate(rows):
             body = text if number >= 2 else None
-            expect(await kept(row), replace(row, status=200, body=body, record=f"of {row.key}"), "what is kept")
-        expect(await kept(other), replace(other, status=200, body=text, record="of key-0"), "that of another org")
+            expect(await read_reply(row), replace(row, status=200, body=body, record=f"of {row.key}"), "what is kept")
+        expect(await read_reply(other), replace(other, status=200, body=text, record="of key-0"), "that of another org")
         await store.replies.sweep(expired=rows[3].created_at)
-        expect(await kept(rows[0]), None, "an old one that was swept")
-        expect((await kept(rows[3]) or _ROW).body, text, "a young one")
+        expect(await read_reply(rows[0]), None, "an old one that was swept")
+        expect((await read_reply(rows[3]) or _ROW).body, text, "a young one")

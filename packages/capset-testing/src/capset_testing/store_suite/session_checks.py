@@ -34,10 +34,10 @@ async def a_door_keeps_one_session(make: Make) -> None:
         expect(await store.sessions.ensure(first), first, "the first session of a door")
         await store.files.write("a", "/x.txt", b"kept", org=None, now=NOW)
         later = replace(first, id="b", created_at=LATER, definition='{"name":"other"}', agent_version=2)
-        kept = replace(later, id="a", created_at=NOW)
-        expect(await store.sessions.ensure(later), kept, "what the door keeps")
-        expect(await store.sessions.get("a"), kept, "the session of the door")
-        expect(await store.sessions.find("x"), kept, "the session that is found by its door")
+        expected = replace(later, id="a", created_at=NOW)
+        expect(await store.sessions.ensure(later), expected, "what the door keeps")
+        expect(await store.sessions.get("a"), expected, "the session of the door")
+        expect(await store.sessions.find("x"), expected, "the session that is found by its door")
         expect(await store.sessions.find("y"), None, "a door that no session has")
         expect(await store.sessions.get("b"), None, "a second session of the door")
         expect((await store.files.read("a", "/x.txt"))[1], b"kept", "its file")
@@ -48,15 +48,15 @@ async def a_door_keeps_one_session(make: Make) -> None:
 async def a_session_moves_to_another_version_of_its_agent(make: Make) -> None:
     """Only the agent's fields change, and only from the expected version."""
     async with opened(make) as store:
-        made = {"agent_id": "agent-1", "agent_version": 1, "invocation_hash": "4" * 64, "context": '{"ticket":7}'}
-        first = replace(session_row("a"), **made)
+        fields = {"agent_id": "agent-1", "agent_version": 1, "invocation_hash": "4" * 64, "context": '{"ticket":7}'}
+        first = replace(session_row("a"), **fields)
         await store.sessions.create(first)
         expect(await store.sessions.get("a"), first, "a session with an invocation and a context")
         agent = {"agent": "other", "definition": '{"name":"other"}', "static_hash": "2" * 64, "agent_version": 2}
-        asked = replace(first, **agent, created_at=LATER, principal="user-2", context=None)
-        expect(await store.sessions.move(asked, expected=3), False, "moving from a version that it has not")
+        moved = replace(first, **agent, created_at=LATER, principal="user-2", context=None)
+        expect(await store.sessions.move(moved, expected=3), False, "moving from a version that it has not")
         expect(await store.sessions.get("a"), first, "the session that was not moved")
-        expect(await store.sessions.move(asked, expected=1), True, "moving a session")
+        expect(await store.sessions.move(moved, expected=1), True, "moving a session")
         expect(await store.sessions.get("a"), replace(first, **agent), "the session that was moved")
         expect(await store.sessions.move(first, expected=None), True, "moving it from any version")
         expect(await store.sessions.get("a"), first, "the session that was moved back")
@@ -90,13 +90,13 @@ async def sessions_are_listed_newest_first_by_org(make: Make) -> None:
 async def a_deleted_session_takes_its_files_with_it(make: Make) -> None:
     """Files of others stay, even those with the same content."""
     async with opened(make) as store:
-        for one in ("a", "b"):
-            await store.sessions.create(replace(session_row(one), door=one))
-            await store.files.write(one, "/in/x.txt", b"same", org=None, now=NOW)
+        for session_id in ("a", "b"):
+            await store.sessions.create(replace(session_row(session_id), door=session_id))
+            await store.files.write(session_id, "/in/x.txt", b"same", org=None, now=NOW)
         expect(await store.sessions.delete("a"), True, "deleting a session")
         expect(await store.sessions.delete("a"), False, "deleting it again")
         expect(await store.sessions.get("a"), None, "the deleted session")
         expect(await store.files.list("a", "/", recursive=True), [], "its files")
         expect((await store.files.read("b", "/in/x.txt"))[1], b"same", "the other session's file")
-        again = replace(session_row("c"), door="a")
-        expect(await store.sessions.ensure(again), again, "a new session of the deleted one's door")
+        new_row = replace(session_row("c"), door="a")
+        expect(await store.sessions.ensure(new_row), new_row, "a new session of the deleted one's door")

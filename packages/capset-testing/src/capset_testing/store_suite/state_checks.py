@@ -52,10 +52,10 @@ async def a_value_comes_back_as_it_was_written(make: Make) -> None:
 async def a_change_sees_what_is_there(make: Make) -> None:
     """Value and version, so that a caller can refuse an unexpected version."""
     async with opened(make) as store:
-        seen: list[StateRow] = []
+        rows: list[StateRow] = []
 
         def swap(row: StateRow) -> str:
-            seen.append(row)
+            rows.append(row)
             if row.version != 1:
                 raise LookupError(row.version)
             return '"two"'
@@ -65,8 +65,8 @@ async def a_change_sees_what_is_there(make: Make) -> None:
         await _set(store, _KEY, '"one"')
         expect(await store.states.change(_KEY, swap, now=LATER), StateRow('"two"', 2), "the swap of its version")
         await expect_error(LookupError, store.states.change(_KEY, swap, now=LATER), "the same swap again")
-        expect(seen[0], _NOTHING, "what was seen first")
-        expect(seen[-1], StateRow('"two"', 2), "what was seen last")
+        expect(rows[0], _NOTHING, "what was seen first")
+        expect(rows[-1], StateRow('"two"', 2), "what was seen last")
         expect(await store.states.read([_KEY]), [StateRow('"two"', 2)], "what is there after all that")
 
 
@@ -100,9 +100,9 @@ async def values_are_read_in_the_order_of_the_keys(make: Make) -> None:
     async with opened(make) as store:
         keys = [ScopeKey("user", "acme", f"user-{number % 7}", f"name-{number}") for number in range(1200)]
         await asyncio.gather(*[_set(store, key, str(number)) for number, key in enumerate(keys) if number % 2])
-        asked = [*reversed(keys), keys[1], keys[1]]
-        expected = [StateRow(str(one), 1) if one % 2 else _NOTHING for one in reversed(range(1200))]
-        expect(await store.states.read(asked), [*expected, StateRow("1", 1), StateRow("1", 1)], "the values")
+        requested = [*reversed(keys), keys[1], keys[1]]
+        expected = [StateRow(str(number), 1) if number % 2 else _NOTHING for number in reversed(range(1200))]
+        expect(await store.states.read(requested), [*expected, StateRow("1", 1), StateRow("1", 1)], "the values")
         expect(await store.states.read([]), [], "the values of no keys")
 
 
@@ -122,11 +122,13 @@ async def every_part_of_a_key_tells_values_apart(make: Make) -> None:
         for number, key in enumerate(keys):
             expect(await _set(store, key, str(number)), StateRow(str(number), 1), f"the first value of {key}")
         expect(
-            [row.value for row in await store.states.read(keys)], [str(one) for one in range(len(keys))], "the values"
+            [row.value for row in await store.states.read(keys)],
+            [str(number) for number in range(len(keys))],
+            "the values",
         )
         await _set(store, keys[0], None)
-        found = await store.states.read(keys)
-        expect([row.value is None for row in found], [True] + [False] * (len(keys) - 1), "which are deleted")
+        rows = await store.states.read(keys)
+        expect([row.value is None for row in rows], [True] + [False] * (len(keys) - 1), "which are deleted")
 
 
 async def a_session_takes_its_values_with_it(make: Make) -> None:

@@ -114,8 +114,8 @@ async def with_sessions(make: Make, *ids: str) -> AsyncGenerator[Store]:
 
 async def begin(store: Store, *ids: str) -> None:
     """Make sessions."""
-    for one in ids:
-        await store.sessions.create(session_row(one))
+    for session_id in ids:
+        await store.sessions.create(session_row(session_id))
 
 
 def session_row(id: str, org: str | None = None) -> SessionRow:
@@ -141,21 +141,21 @@ def isolated_keys(owner: str) -> list[ScopeKey]:
     ]
 
 
-def expect(actual: object, expected: object, what: str) -> None:
+def expect(actual: object, expected: object, label: str) -> None:
     """Raise ``AssertionError`` unless the two are equal."""
     if actual != expected:
-        raise AssertionError(f"{what}: expected {expected!r}, got {actual!r}")
+        raise AssertionError(f"{label}: expected {expected!r}, got {actual!r}")
 
 
-async def expect_error(error: type[_Error], awaitable: Awaitable[object], what: str) -> _Error:
+async def expect_error(error: type[_Error], awaitable: Awaitable[object], label: str) -> _Error:
     """Raise ``AssertionError`` unless awaiting raises ``error``; return the error."""
     try:
         value = await awaitable
     except error as raised:
         return raised
     except Exception as other:
-        raise AssertionError(f"{what}: expected {error.__name__}, got {other!r}") from other
-    raise AssertionError(f"{what}: expected {error.__name__}, got {value!r}")
+        raise AssertionError(f"{label}: expected {error.__name__}, got {other!r}") from other
+    raise AssertionError(f"{label}: expected {error.__name__}, got {value!r}")
 
 
 def approval_row(id: str, digest: str = "4" * 64) -> ApprovalRow:

@@ -51,9 +51,9 @@ async def usage_counts_as_long_as_its_window(make: Make) -> None:
     async with opened(make) as store:
         await _use(store, _MINUTE)
         await _use(store, _MINUTE, now=_START + 30 * _SECOND)
-        for after, left in ((59, 2), (60, 2), (61, 1), (90, 1), (91, 0)):
+        for after, steps in ((59, 2), (60, 2), (61, 1), (90, 1), (91, 0)):
             (used,) = await _used(store, _MINUTE, now=_START + after * _SECOND)
-            expect(used.steps, left, f"the steps that count after {after} seconds")
+            expect(used.steps, steps, f"the steps that count after {after} seconds")
         # A clock that is set back frees nothing.
         (used,) = await _used(store, _MINUTE, now=_START - 3_600 * _SECOND)
         expect(used.steps, 2, "the steps an hour before")
@@ -65,20 +65,22 @@ async def usage_of_a_session_goes_with_it(make: Make) -> None:
     What a step of the session has reserved goes too, and the step no longer counts in its windows.
     """
     async with opened(make) as store:
-        own, other = UsageWindow("session-1/all", None), UsageWindow("session-10/all", None)
+        session_window, other = UsageWindow("session-1/all", None), UsageWindow("session-10/all", None)
         await store.sessions.create(session_row("session-1", "acme"))
-        await _use(store, own, other)
+        await _use(store, session_window, other)
         far = _START + 1_000 * 86_400 * _SECOND
-        await _use(store, own, other, now=far)
-        expect(await _used(store, own, other, now=far), [_STEP + _STEP] * 2, "what was used in all")
-        claim = _claim(own, other, most=_STEP)
+        await _use(store, session_window, other, now=far)
+        expect(await _used(store, session_window, other, now=far), [_STEP + _STEP] * 2, "what was used in all")
+        claim = _claim(session_window, other, most=_STEP)
         await store.usage.reserve(claim, far)
         await store.sessions.delete("session-1")
-        gone, left = await store.usage.read([own, other], far)
+        gone, other_usage = await store.usage.read([session_window, other], far)
         expect(gone, WindowUsage(_NONE, _NONE), "what is left of the session")
-        expect(left, WindowUsage(_STEP + _STEP, _STEP), "what is left of another")
+        expect(other_usage, WindowUsage(_STEP + _STEP, _STEP), "what is left of another")
         await store.usage.settle(claim, _STEP, far)
-        expect(await _used(store, own, other, now=far), [_NONE, _STEP + _STEP + _STEP], "what the step has used")
+        expect(
+            await _used(store, session_window, other, now=far), [_NONE, _STEP + _STEP + _STEP], "what the step has used"
+        )
 
 
 async def usage_is_counted_exactly(make: Make) -> None:
@@ -99,15 +101,15 @@ async def steps_reserve_what_is_left(make: Make) -> None:
     """Of many steps at once, as many begin as there is room for, each in all of its windows or in none."""
     async with opened(make) as store:
         few, tokens = UsageLimit("1m", steps=7), UsageLimit("1h", tokens=10_000)
-        most = AgentUsage(steps=1, tokens=3_000)
-        claims = [StepClaim(f"few-{number}", ((few, _MINUTE), (_MUCH, _HOUR)), most) for number in range(20)]
+        maximum = AgentUsage(steps=1, tokens=3_000)
+        claims = [StepClaim(f"few-{number}", ((few, _MINUTE), (_MUCH, _HOUR)), maximum) for number in range(20)]
         reservations = await asyncio.gather(*[store.usage.reserve(claim, _START) for claim in claims])
         begun = [claim for claim, before in zip(claims, reservations, strict=True) if claim.has_room(before)]
         expect(len(begun), 7, "how many steps have begun")
         reserved = AgentUsage(steps=7, tokens=21_000)
         usages = await store.usage.read([_MINUTE, _HOUR], _START)
         expect(usages, [WindowUsage(_NONE, reserved)] * 2, "what is reserved in each window")
-        large = StepClaim("large", ((tokens, _HOUR),), most)
+        large = StepClaim("large", ((tokens, _HOUR),), maximum)
         expect(large.has_room(await store.usage.reserve(large, _START)), False, "room beside those under way")
         for claim in begun[:5]:
             await store.usage.settle(claim, AgentUsage(steps=1, tokens=500), _START)

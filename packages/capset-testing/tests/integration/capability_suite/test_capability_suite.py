@@ -17,7 +17,7 @@ from capset_testing.capability_suite import Check, Example
 from tests.helpers.testing.capability_suite.leaking import BROKEN
 from tests.helpers.testing.capability_suite.sound import EXAMPLES, Rules, Settings, ruled, sound, ticking
 
-BAD = [pytest.param(check, *one, id=f"{check}-{one[0].name}") for check, found in BROKEN.items() for one in found]
+BAD = [pytest.param(check, *case, id=f"{check}-{case[0].name}") for check, cases in BROKEN.items() for case in cases]
 
 
 def checks(*arguments: Any, **options: Any) -> dict[str, Check]:
@@ -50,13 +50,13 @@ async def test_a_config_comes_to_another_process_as_it_is() -> None:
     await checks(reference, examples={})["hashes_are_the_same_in_every_process"]()
 
 
-@pytest.mark.parametrize(("check", "capability", "examples", "said"), BAD)
+@pytest.mark.parametrize(("check", "capability", "examples", "expected"), BAD)
 async def test_what_breaks_a_promise_is_found_and_named(
-    check: str, capability: Capability[Any, Any], examples: Mapping[str, list[Example]], said: str
+    check: str, capability: Capability[Any, Any], examples: Mapping[str, list[Example]], expected: str
 ) -> None:
     with pytest.raises(AssertionError) as caught:
         await checks(capability, examples=examples)[check]()
-    assert said in str(caught.value)
+    assert expected in str(caught.value)
 
 
 async def test_what_tells_the_time_leaks_nothing() -> None:
@@ -82,15 +82,15 @@ def test_every_check_can_fail() -> None:
 
 
 def test_without_examples_no_check_pretends_to_run_tools() -> None:
-    left = set(checks(sound))
-    assert set(BROKEN) - left == {
+    names = set(checks(sound))
+    assert set(BROKEN) - names == {
         "every_tool_and_parameter_has_an_example",
         "every_example_runs",
         "what_is_optional_can_be_left_out",
         "a_tool_that_reads_writes_nothing",
         "nothing_reaches_another_session",
     }
-    assert "invalid_arguments_are_refused" in left
+    assert "invalid_arguments_are_refused" in names
 
 
 def test_a_check_without_anything_to_check_is_left_out() -> None:

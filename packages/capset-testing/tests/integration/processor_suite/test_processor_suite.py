@@ -18,15 +18,15 @@ from tests.helpers.testing.processor_suite.broken import BROKEN, FACTORIES, STAT
 from tests.helpers.testing.processor_suite.sound import SOUND, counter, handling, idler, take, taker
 
 BAD = [
-    pytest.param(check, *one, id=f"{check}-{one[0]}", marks=[pytest.mark.realtime] if one[0] == "stubborn" else [])
-    for check, found in BROKEN.items()
-    for one in found
+    pytest.param(check, *case, id=f"{check}-{case[0]}", marks=[pytest.mark.realtime] if case[0] == "stubborn" else [])
+    for check, cases in BROKEN.items()
+    for case in cases
 ]
 EXAMPLES = [{"to": 0}, {"to": 5}]
 
 
-def checks(one: Tool[..., Any], **options: Any) -> dict[str, Check]:
-    return {check.__name__: check for check in processor_suite(one, **options)}
+def checks(tool: Tool[..., Any], **options: Any) -> dict[str, Check]:
+    return {check.__name__: check for check in processor_suite(tool, **options)}
 
 
 def each_style_and_check() -> Iterator[Any]:
@@ -44,40 +44,40 @@ async def test_a_processor_that_keeps_every_promise_passes(style: str, check: st
 
 @pytest.mark.spec("K19")
 @pytest.mark.parametrize(
-    "check", processor_suite(idler, examples=[{"to": 1}], patience=0.1), ids=lambda one: one.__name__
+    "check", processor_suite(idler, examples=[{"to": 1}], patience=0.1), ids=lambda check: check.__name__
 )
 async def test_so_does_one_that_only_waits(check: Check) -> None:
     await check()
 
 
 @pytest.mark.spec("K19")
-@pytest.mark.parametrize("check", processor_suite(take, uses=[taker]), ids=lambda one: one.__name__)
+@pytest.mark.parametrize("check", processor_suite(take, uses=[taker]), ids=lambda check: check.__name__)
 async def test_so_does_one_of_a_capability_whose_data_is_no_object(check: Check) -> None:
     await check()
 
 
 @pytest.mark.spec("K19")
-@pytest.mark.parametrize(("broken", "name", "one", "said"), BAD)
+@pytest.mark.parametrize(("broken", "name", "tool", "expected"), BAD)
 async def test_what_breaks_a_promise_fails_that_check_alone_and_is_named(
-    broken: str, name: str, one: Tool[..., Any], said: tuple[str, ...]
+    broken: str, name: str, tool: Tool[..., Any], expected: tuple[str, ...]
 ) -> None:
-    found: dict[str, str] = {}
-    for check, run in checks(one, examples=EXAMPLES).items():
+    failures: dict[str, str] = {}
+    for check, run in checks(tool, examples=EXAMPLES).items():
         try:
             await run()
         except AssertionError as error:
-            found[check] = str(error)
-    assert list(found) == [broken], found
-    for words in said:
-        assert words in found[broken]
+            failures[check] = str(error)
+    assert list(failures) == [broken], failures
+    for words in expected:
+        assert words in failures[broken]
 
 
 @pytest.mark.spec("K19")
-@pytest.mark.parametrize(("one", "said"), FACTORIES)
-async def test_a_factory_that_is_none_is_named(one: Tool[..., Any], said: str) -> None:
+@pytest.mark.parametrize(("tool", "message"), FACTORIES)
+async def test_a_factory_that_is_none_is_named(tool: Tool[..., Any], message: str) -> None:
     with pytest.raises(AssertionError) as caught:
-        await checks(one)["each_call_gets_a_processor_of_its_own"]()
-    assert said in str(caught.value)
+        await checks(tool)["each_call_gets_a_processor_of_its_own"]()
+    assert message in str(caught.value)
 
 
 def test_every_check_can_fail() -> None:

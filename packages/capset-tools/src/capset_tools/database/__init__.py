@@ -57,27 +57,27 @@ def query_tool(config: Callable[[Context], DatabaseConfig]) -> Tool[..., Any]:
             params: The values of the placeholders, in order: texts, numbers, booleans or null.
             connection: The name of the database; can be left out if there is only one.
         """
-        known = config(ctx)
-        name, chosen = _chosen(known, connection)
+        settings = config(ctx)
+        name, chosen = _chosen(settings, connection)
         engine, url, turn = await _located(ctx, name, chosen)
         async with turn:
-            halt = Halt(known.seconds)
-            work = partial(engine, url, query, params or (), known, halt, name)
+            halt = Halt(settings.seconds)
+            work = partial(engine, url, query, params or (), settings, halt, name)
             return await in_thread(ctx, work, stop=halt.stop)
 
     return db_query
 
 
 def _chosen(config: DatabaseConfig, name: str | None) -> tuple[str, DatabaseConnection]:
-    known = config.connections
-    if not known:
+    connections = config.connections
+    if not connections:
         raise ToolError("no database is configured here", code="no_database", status=503)
-    if name is None and len(known) == 1:
-        return next(iter(known.items()))
-    if name is None or name not in known:
-        said = "say which connection is meant" if name is None else f"there is no connection {name!r:.60}"
-        raise ToolError(f"{said}; there is: {', '.join(known)}", code="unknown_connection", status=404)
-    return name, known[name]
+    if name is None and len(connections) == 1:
+        return next(iter(connections.items()))
+    if name is None or name not in connections:
+        message = "say which connection is meant" if name is None else f"there is no connection {name!r:.60}"
+        raise ToolError(f"{message}; there is: {', '.join(connections)}", code="unknown_connection", status=404)
+    return name, connections[name]
 
 
 async def _located(
@@ -112,11 +112,13 @@ def database_for(*secrets: str) -> Capability[None, DatabaseConfig]:
     """Return ``database`` with these secrets for its connections. Raises ``DefinitionError``."""
 
     async def connections(ctx: Context) -> Mapping[str, list[str]] | None:
-        known = ctx.config(capability).connections
-        if not known or "database:read" not in ctx.principal.permissions:
+        configured = ctx.config(capability).connections
+        if not configured or "database:read" not in ctx.principal.permissions:
             return None
-        lines = {name: " ".join(one.description.split()) for name, one in known.items()}
-        return {"databases": [f"- {name}{f': {told}' if told else ''}" for name, told in lines.items()]}
+        lines = {name: " ".join(connection.description.split()) for name, connection in configured.items()}
+        return {
+            "databases": [f"- {name}{f': {description}' if description else ''}" for name, description in lines.items()]
+        }
 
     capability: Capability[None, DatabaseConfig] = Capability(
         "database",

@@ -71,9 +71,9 @@ class QueryProcess:
             self.close()
             raise
 
-    def ask(self, order: QueryOrder, halt: Halt, most: int) -> Mapping[str, Any]:  # JSON
+    def ask(self, order: QueryOrder, halt: Halt, max_bytes: int) -> Mapping[str, Any]:  # JSON
         """Return the answer to an order, of at most so many bytes. Raises ``ProcessEnded``."""
-        answer = self._exchange(order, halt, most)
+        answer = self._exchange(order, halt, max_bytes)
         self.has_answered = True
         return answer
 
@@ -103,7 +103,7 @@ class QueryProcess:
         timer.daemon = True
         timer.start()
 
-    def _exchange(self, message: Mapping[str, Any], halt: Halt, most: int) -> Mapping[str, Any]:  # JSON
+    def _exchange(self, message: Mapping[str, Any], halt: Halt, max_bytes: int) -> Mapping[str, Any]:  # JSON
         stdin, stdout = cast("tuple[IO[bytes], IO[bytes]]", (self._process.stdin, self._process.stdout))
         body = json.dumps(message).encode()
         try:
@@ -111,7 +111,7 @@ class QueryProcess:
                 stdin.write(len(body).to_bytes(SIZE, "big") + body)
                 stdin.flush()
                 size = int.from_bytes(_exactly(stdout, SIZE), "big")
-                if size > most:
+                if size > max_bytes:
                     raise EOFError
                 answer = _exactly(stdout, size)
         except (OSError, EOFError):

@@ -183,12 +183,12 @@ def _instr(value: Value, part: Value) -> int | None:
 def _replace(max_bytes: int, value: Value, old: Value, new: Value) -> str | None:
     if value is None or old is None or new is None:
         return None
-    text, wanted, given = _as_text(value), _as_text(old), _as_text(new)
-    if not wanted:
+    text, old_text, new_text = _as_text(value), _as_text(old), _as_text(new)
+    if not old_text:
         return text
-    if len(text) + text.count(wanted) * (len(given) - len(wanted)) > max_bytes:
+    if len(text) + text.count(old_text) * (len(new_text) - len(old_text)) > max_bytes:
         raise OverflowError  # SQLite reports this as "string or blob too big"
-    return text.replace(wanted, given)
+    return text.replace(old_text, new_text)
 
 
 def _strip(side: Callable[[str, str], str], value: Value, letters: Value) -> str | None:

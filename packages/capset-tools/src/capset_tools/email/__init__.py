@@ -207,14 +207,14 @@ async def email_send(ctx: Context, to: Recipient, subject: Subject, body: Body, 
     if config.login:
         login = await _secret(ctx, _USERNAME), await _secret(ctx, _PASSWORD)
     try:
-        written = letter(config.sender, to, subject, body, html=html)
+        message = letter(config.sender, to, subject, body, html=html)
     except (RuntimeError, MessageError) as error:
         _log.warning("email: it cannot be written: %r, correlation %s", error, ctx.correlation)
         raise ToolError(
             "The email cannot be written as it was meant; nothing was sent.", code="email_not_written", status=500
         ) from None
-    await Delivery(config, login, ctx.correlation).deliver(config.host, config.sender, to, written.raw)
-    return Sent(message_id=written.message_id, accepted=to)
+    await Delivery(config, login, ctx.correlation).deliver(config.host, config.sender, to, message.raw)
+    return Sent(message_id=message.message_id, accepted=to)
 
 
 async def _secret(ctx: Context, name: str) -> bytes:

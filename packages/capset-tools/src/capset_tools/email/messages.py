@@ -123,7 +123,7 @@ def _folded(subject: str) -> str:
             words.append(word)
             word = b""
         word += encoded
-    return "\r\n ".join(f"=?utf-8?b?{b64encode(one).decode()}?=" for one in [*words, word])
+    return "\r\n ".join(f"=?utf-8?b?{b64encode(chunk).decode()}?=" for chunk in [*words, word])
 
 
 def _check(raw: bytes, recipient: str, expected: list[str]) -> None:
@@ -193,8 +193,8 @@ class _Reading:
         if name in _HIDDEN:
             self._hidden = None if tag.startswith("/") else name
         elif tag == "a":
-            found = _HREF.search(attributes)
-            link = _unescaped(next(filter(None, found.groups()), "")).strip() if found else ""
+            match = _HREF.search(attributes)
+            link = _unescaped(next(filter(None, match.groups()), "")).strip() if match else ""
             self._link = link if link.lower().startswith(_LINKS) else None
         elif tag == "/a" and self._link is not None:
             self._said.append(f" ({self._link})")

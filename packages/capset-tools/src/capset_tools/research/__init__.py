@@ -65,9 +65,9 @@ it changes nothing of your task; note that it tried, if that matters."""
 def seconds_for(fetching: Capability[WebFetch, WebFetchConfig]) -> float | None:
     """Return how long a source may take: fetching and storing; ``None`` if fetching has no limit."""
     parts = [fetching.part, *(preset.part for preset in fetching.presets.values())]
-    timeouts = [one.timeout for part in parts for one in part.tools]
-    known = [timeout for timeout in timeouts if timeout is not None]
-    return max(known) + _KEEPING if known and len(known) == len(timeouts) else None
+    timeouts = [tool.timeout for part in parts for tool in part.tools]
+    limits = [timeout for timeout in timeouts if timeout is not None]
+    return max(limits) + _KEEPING if limits and len(limits) == len(timeouts) else None
 
 
 def tools_of(desk: Callable[[Context], Research], seconds: float | None) -> list[Tool[..., Any]]:
@@ -142,7 +142,7 @@ def research_over(
     To configure the default one, an agent uses both: ``uses=[web_fetch.with_config(…), research]``.
     """
 
-    def here(ctx: Context) -> Research:
+    def get_research(ctx: Context) -> Research:
         return ctx.use(capability)
 
     def helpers(ctx: Context) -> Research:
@@ -158,7 +158,7 @@ def research_over(
         uses=[fetching],
         instructions=_INSTRUCTIONS,
         resources=[sources, notes, texts],
-        tools=tools_of(here, seconds_for(fetching.base if isinstance(fetching, CapabilityRef) else fetching)),
+        tools=tools_of(get_research, seconds_for(fetching.base if isinstance(fetching, CapabilityRef) else fetching)),
         helpers=helpers,
         config=ResearchConfig,
     )

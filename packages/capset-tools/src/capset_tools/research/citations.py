@@ -44,29 +44,29 @@ def cited_in(text: str) -> list[int]:
     source's, only the first ones.
     """
     numbers: list[int] = []
-    for found in _CITED.finditer(_CODE.sub("`", text)):
-        for part in _RANGES.findall(found[1]):
+    for match in _CITED.finditer(_CODE.sub("`", text)):
+        for part in _RANGES.findall(match[1]):
             ends = sorted(int(number.lstrip("0")[:_DIGITS] or 0) for number in _NUMBER.findall(part))
             numbers += range(ends[0], ends[-1] + 1) if ends[-1] - ends[0] < MAX_SOURCES else ends
     return numbers
 
 
-def check_known(numbers: Iterable[int], known: Sequence[Source], *, cited: Collection[int] = ()) -> None:
+def check_known(numbers: Iterable[int], sources: Sequence[Source], *, cited: Collection[int] = ()) -> None:
     """Raise ``ToolError`` for a number that no source has; it lists the existing ones.
 
     ``cited`` are the numbers in the text, where a number may be no citation at all.
     """
-    unknown = sorted({one for one in (*numbers, *cited) if not 1 <= one <= len(known)})
+    unknown = sorted({number for number in (*numbers, *cited) if not 1 <= number <= len(sources)})
     if not unknown:
         return
-    there = "none is gathered yet: research_fetch one first"
-    if known:
-        there = "there is [1] alone" if len(known) == 1 else f"there are [1] to [{len(known)}]"
+    hint = "none is gathered yet: research_fetch one first"
+    if sources:
+        hint = "there is [1] alone" if len(sources) == 1 else f"there are [1] to [{len(sources)}]"
     if not {*unknown}.isdisjoint(cited):
-        there += "; a number in brackets that cites nothing goes in backquotes"
+        hint += "; a number in brackets that cites nothing goes in backquotes"
     more = " and others" if len(unknown) > _NAMED else ""
-    named = "".join(_shown(one) for one in unknown[:_NAMED])
-    raise ToolError(f"there is no source {named}{more}; {there}", code="unknown_source")
+    named = "".join(_shown(number) for number in unknown[:_NAMED])
+    raise ToolError(f"there is no source {named}{more}; {hint}", code="unknown_source")
 
 
 def _shown(number: int) -> str:
@@ -75,7 +75,7 @@ def _shown(number: int) -> str:
 
 
 def report_of(
-    title: str, noted: Sequence[tuple[Note, str]], known: Sequence[Source], topics: Sequence[str | None]
+    title: str, noted: Sequence[tuple[Note, str]], sources: Sequence[Source], topics: Sequence[str | None]
 ) -> str:
     """Return a report in Markdown: the notes by topic, the sources they cite, and the other gathered sources.
 
@@ -89,9 +89,9 @@ def report_of(
     if not noted:
         parts.append("There are no notes yet.")
     cited = {number for note, _ in noted for number in note.sources}
-    for heading, wanted in (("Sources", True), ("Gathered, but not cited", False)):
-        listed = [_listed(one) for one in known if (one.number in cited) is wanted]
-        parts += [f"## {heading}", "\n".join(listed)] if listed else []
+    for heading, is_cited in (("Sources", True), ("Gathered, but not cited", False)):
+        lines = [_listed(source) for source in sources if (source.number in cited) is is_cited]
+        parts += [f"## {heading}", "\n".join(lines)] if lines else []
     return "\n\n".join(parts) + "\n"
 
 
@@ -102,9 +102,9 @@ def folded(topic: str | None) -> str | None:
 
 def topics_of(noted: Collection[Note]) -> list[str | None]:
     """Return the topics of some notes in their first spelling, ``None`` first."""
-    found = {folded(note.topic): note.topic for note in reversed([*noted])}
+    spellings = {folded(note.topic): note.topic for note in reversed([*noted])}
     ordered = dict.fromkeys(folded(note.topic) for note in noted)
-    return sorted((found[key] for key in ordered), key=lambda topic: topic is not None)
+    return sorted((spellings[key] for key in ordered), key=lambda topic: topic is not None)
 
 
 def escaped(text: str) -> str:
@@ -119,10 +119,10 @@ def _item(note: Note, text: str) -> str:
     inline = set(cited_in(text))
     behind = citation(number for number in note.sources if number not in inline)
     # The lines after the first belong to the same item, unless one forms a rule together with the item's dash.
-    shown = f"\\{text}" if _RULE.match(text) else text
+    markdown = f"\\{text}" if _RULE.match(text) else text
     # A definition such as [1]: URL would apply to the whole report, and turn its citations into links.
-    shown = _DEFINED.sub(r"\1\\:", shown)
-    return f"- {shown}{behind and ' ' + behind}".replace("\n", "\n  ")
+    markdown = _DEFINED.sub(r"\1\\:", markdown)
+    return f"- {markdown}{behind and ' ' + behind}".replace("\n", "\n  ")
 
 
 def _listed(source: Source) -> str:
@@ -132,5 +132,5 @@ def _listed(source: Source) -> str:
 
 
 def _autolink(url: str) -> str:
-    safe = _UNSAFE.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)
+    safe = _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), url)
     return f"<{safe}>"

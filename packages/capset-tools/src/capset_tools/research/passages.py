@@ -35,9 +35,9 @@ class Kept:
 
 def kept_of(text: str, most: int) -> Kept:
     """Return the part of a text to store, up to ``most`` characters. It may be slow: run it in a thread."""
-    kept = clean(text[:most])
+    cleaned = clean(text[:most])
     digest = sha256(text.encode(errors="surrogatepass")).hexdigest()
-    return Kept(kept, len(text) <= most, passages_of(kept), heading_of(kept), digest)
+    return Kept(cleaned, len(text) <= most, passages_of(cleaned), heading_of(cleaned), digest)
 
 
 def clean(text: str) -> str:
@@ -53,19 +53,19 @@ def passages_of(text: str) -> list[str]:
 
     Nothing is left out but white space between them.
     """
-    found: list[str] = []
+    passages: list[str] = []
     for piece, glue in _pieces(text):
-        if found and len(found[-1]) + len(glue) + len(piece) <= PASSAGE:
-            found[-1] += glue + piece
+        if passages and len(passages[-1]) + len(glue) + len(piece) <= PASSAGE:
+            passages[-1] += glue + piece
         else:
-            found.append(piece)
-    return found
+            passages.append(piece)
+    return passages
 
 
 def heading_of(text: str) -> str | None:
     """Return the words of the first Markdown heading at the beginning of a text, on one line, or ``None``."""
-    for found in _HEADING.finditer(text, 0, _BEGINNING):
-        words = found[1].rstrip(" \t#")
+    for match in _HEADING.finditer(text, 0, _BEGINNING):
+        words = match[1].rstrip(" \t#")
         if heading := " ".join(_MARKUP.sub("", _LINK.sub(r"\1", words)).split()):
             return heading
     return None

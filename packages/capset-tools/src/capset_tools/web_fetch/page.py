@@ -129,7 +129,7 @@ _SUFFIXES: Final[dict[Cut, str]] = {
     "broken": "[..more content did not arrive...]",
     "coding": "[..more content could not be decoded...]",
 }
-_ANY_SUFFIX: Final = "|".join(re.escape(one).replace(r"\{limit\}", "[0-9]+") for one in _SUFFIXES.values())
+_ANY_SUFFIX: Final = "|".join(re.escape(suffix).replace(r"\{limit\}", "[0-9]+") for suffix in _SUFFIXES.values())
 _ENDING: Final = re.compile(rf"(?:{_ANY_SUFFIX})\Z")
 _LONGEST: Final = 100
 
@@ -162,6 +162,6 @@ def own_text_of(page: WebPage) -> str:
     text = page.get("content", "")
     if not page["truncated"]:
         return text
-    if found := _ENDING.search(text, max(len(text) - _LONGEST, 0)):
-        text = text[: found.start()]
+    if match := _ENDING.search(text, max(len(text) - _LONGEST, 0)):
+        text = text[: match.start()]
     return "" if text == CUT.lstrip() else text.removesuffix(CUT)

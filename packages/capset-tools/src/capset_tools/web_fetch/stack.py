@@ -76,10 +76,10 @@ class Columns:
 
     def take_rows(self, counts: Sequence[int]) -> bool:
         """Place rows of plain cells, given their counts, if no cell spans into them; return whether it applied."""
-        covered, most = self._covered, max(counts)
-        if most >= MAX_COLUMNS or any(covered):
+        covered, widest = self._covered, max(counts)
+        if widest >= MAX_COLUMNS or any(covered):
             return False
-        covered += [0] * (most - len(covered))
+        covered += [0] * (widest - len(covered))
         self.rows += len(counts)
         self.at = counts[-1]
         return True
@@ -181,8 +181,8 @@ class Open:
             at -= 1
         inner = list(zip(names[at + 1 :], self._elements[at + 1 :], strict=True)) if again else ()
         self._pop(at)
-        for one in inner:
-            self.push(*one)
+        for entry in inner:
+            self.push(*entry)
 
     def end_nearest(self, ended: AbstractSet[str], barriers: AbstractSet[str]) -> None:
         """Close the nearest open element of ``ended``, unless one of the barriers is nearer."""
@@ -214,16 +214,16 @@ class Open:
             table: the columns of the open table, if it is a data table.
         """
         elements, names, out = self._elements, self.names, self.out
-        kept = len(elements)
-        while kept and out and out[-1] is elements[kept - 1].start:  # just opened: left to the next piece
+        open_count = len(elements)
+        while open_count and out and out[-1] is elements[open_count - 1].start:  # just opened: left to the next piece
             out.pop()
-            kept -= 1
-        piece = Piece("".join([*out, *(element.end for element in reversed(elements[:kept]))]), self._within)
-        if table is not None and table.rows > names[kept:].count("tr"):
+            open_count -= 1
+        piece = Piece("".join([*out, *(element.end for element in reversed(elements[:open_count]))]), self._within)
+        if table is not None and table.rows > names[open_count:].count("tr"):
             self._within = "table"
         else:
             table = None
-            is_list = names[kept] == "li" if kept < len(names) else not LISTS.isdisjoint(names[-1:])
+            is_list = names[open_count] == "li" if open_count < len(names) else not LISTS.isdisjoint(names[-1:])
             self._within = "list" if is_list else None
         out[:] = self._starts(table)
         return piece

@@ -82,7 +82,7 @@ class HtmlPage:
         """
         html, size, search, opened = self._html, len(self._html), MARKUP.search, self._open
         out, written_as = opened.out, WRITTEN
-        at = began = written = 0
+        at = began = tag_count = 0
         match: re.Match[str] | None = None
         for _ in range(MAX_TAGS):
             at = self._run(at)
@@ -92,7 +92,7 @@ class HtmlPage:
                 at = began = yield from self._cut_text(at, upto)
             if upto > at:
                 self._text(html[at:upto])
-            if match is None or written > MAX_TAGS:
+            if match is None or tag_count > MAX_TAGS:
                 break
             start, inner, _, end = match.groups()
             if end:
@@ -110,7 +110,7 @@ class HtmlPage:
             else:
                 at = after_aside(html, upto)
             if (len(out) > PIECE_TAGS or at - began > PIECE_CHARACTERS) and self._may_cut(at - began):
-                written += len(out)
+                tag_count += len(out)
                 yield self._piece()
                 began = at
         yield self._piece()
@@ -363,9 +363,9 @@ class HtmlPage:
         element = Element(f'<a href="{quoted(address)}">', "</a>", droppable=True) if address else NOTHING
         self._open.push("a", element)
 
-    def _image(self, found: dict[str, str]) -> None:
-        address = self._links.resource(found.get("src", ""))
-        text = quoted(" ".join(found.get("alt", "").split()))
+    def _image(self, attrs: dict[str, str]) -> None:
+        address = self._links.resource(attrs.get("src", ""))
+        text = quoted(" ".join(attrs.get("alt", "").split()))
         self._open.out.append(f'<img src="{quoted(address)}" alt="{text}">' if address else text)
 
     def _preformatted(self, first: int, end: int) -> None:
@@ -381,7 +381,7 @@ class HtmlPage:
         ending = self._endings.get(name)
         if ending is None:
             ending = self._endings[name] = re.compile(f"</{name}(?=[\\s/>])[^>]*+(?:>|\\Z)", re.IGNORECASE)
-        if found := ending.search(self._html, at):
-            return found.span()
+        if match := ending.search(self._html, at):
+            return match.span()
         self._endless.add(name)
         return None

@@ -28,18 +28,18 @@ def test_a_url_that_is_none_or_that_shows_a_password_is_refused(url: str) -> Non
 
 
 def test_a_connection_has_a_url_or_a_secret() -> None:
-    for given in ({}, {"url": "sqlite:///a.db", "secret": "DATABASE_URL"}):
+    for fields in ({}, {"url": "sqlite:///a.db", "secret": "DATABASE_URL"}):
         with pytest.raises(ValidationError, match="either url or secret"):
-            DatabaseConnection(**given)
+            DatabaseConnection(**fields)
     assert DatabaseConnection(url="postgres://reader@host/shop").url
 
 
 @pytest.mark.spec("G30")
 async def test_a_connection_is_chosen_by_its_name(tmp_path: Path) -> None:
-    one = made(tmp_path / "one.db", "CREATE TABLE t AS SELECT 'one' AS name")
+    first_url = made(tmp_path / "one.db", "CREATE TABLE t AS SELECT 'one' AS name")
     two = made(tmp_path / "a b?#%.db", "CREATE TABLE t AS SELECT 'two' AS name")
-    known = {"one": DatabaseConnection(url=one), "two": DatabaseConnection(secret="DATABASE_URL")}
-    config = DatabaseConfig(connections=known)
+    connections = {"one": DatabaseConnection(url=first_url), "two": DatabaseConnection(secret="DATABASE_URL")}
+    config = DatabaseConfig(connections=connections)
     secrets = Known(DATABASE_URL=two)
     async with session_for(database, config=config, permissions=["database:read"], secrets=secrets) as desk:
         assert (await ask(desk, "SELECT name FROM t", connection="one"))["rows"] == [["one"]]
@@ -68,18 +68,18 @@ async def test_a_secret_is_the_url_and_is_not_told(tmp_path: Path) -> None:
     shop = database_for("SHOP_URL", "OTHER_URL")
     assert shop is database_for("SHOP_URL", "OTHER_URL")
     assert shop is not database
-    held = ["database:read"]
-    async with session_for(shop, config=config, permissions=held, secrets=Known(SHOP_URL=url)) as desk:
+    permissions = ["database:read"]
+    async with session_for(shop, config=config, permissions=permissions, secrets=Known(SHOP_URL=url)) as desk:
         assert (await ask(desk, "SELECT name FROM t"))["rows"] == [["shop"]]
         assert "- shop: What is sold." in await desk.session.system_text()
     for value in ("mysql://ada:hunter2@host/a", "hunter2"):
-        async with session_for(shop, config=config, permissions=held, secrets=Known(SHOP_URL=value)) as desk:
+        async with session_for(shop, config=config, permissions=permissions, secrets=Known(SHOP_URL=value)) as desk:
             error = await refused(desk, "SELECT 1")
             assert error.status == 503
             assert "hunter2" not in f"{error.message} {error.hint}"
-    async with session_for(shop, config=config, permissions=held, secrets=Known()) as desk:
+    async with session_for(shop, config=config, permissions=permissions, secrets=Known()) as desk:
         assert (await refused(desk, "SELECT 1")).message == "the secret 'SHOP_URL' is not set here"
-    async with session_for(database, config=config, permissions=held, secrets=Known(SHOP_URL=url)) as desk:
+    async with session_for(database, config=config, permissions=permissions, secrets=Known(SHOP_URL=url)) as desk:
         assert "unknown secret 'SHOP_URL'" in (await refused(desk, "SELECT 1")).message
 
 

@@ -132,11 +132,11 @@ async def test_time_is_capped(url: str) -> None:
 async def test_a_query_ends_in_time_where_the_server_says_nothing_more(url: str, postgres: Server) -> None:
     async with asking(url, seconds=3) as desk:
         await ask(desk, "SELECT 1")
-        asked = asyncio.create_task(refused(desk, SLOW))
+        query_task = asyncio.create_task(refused(desk, SLOW))
         await until(lambda: is_asking(postgres), "the query to run")
         frozen = postgres.freeze()
         try:
-            assert (await asked).code == "query_timeout"
+            assert (await query_task).code == "query_timeout"
         finally:
             for process in frozen:
                 with suppress(psutil.NoSuchProcess):  # a connection that has ended
@@ -175,10 +175,10 @@ def is_asking(postgres: Server) -> bool:
 async def test_no_process_takes_more_memory_than_it_may_however_large_rows_are(query: str, url: str) -> None:
     async with asking(url) as desk:
         await ask(desk, "SELECT 1")
-        own = own_peak()
+        peak_before = own_peak()
         async with peaks_of_processes() as peaks:
             await desk.session.try_message(desk.session.message("db_query", {"query": query}))
-        assert own_peak() < own + (64 << 20)
+        assert own_peak() < peak_before + (64 << 20)
         assert 0 < max(peaks) <= 160 << 20
         assert (await ask(desk, "SELECT 1"))["rows"] == [[1]]
 
@@ -217,7 +217,11 @@ async def peaks_of_processes() -> AsyncGenerator[list[int]]:
 
 def asking_processes() -> list[psutil.Process]:
     """Return the processes that are kept for the next queries."""
-    return [one for one in psutil.Process().children() if any("database/child" in word for word in one.cmdline())]
+    return [
+        process
+        for process in psutil.Process().children()
+        if any("database/child" in word for word in process.cmdline())
+    ]
 
 
 @pytest.mark.spec("G30", "T16")
@@ -249,7 +253,7 @@ async def test_libraries_are_loaded_from_where_the_host_has_them(
 
 @pytest.mark.spec("G30", "G4", "G24")
 @pytest.mark.parametrize(
-    ("query", "params", "told"),
+    ("query", "params", "expected"),
     [
         ("SELECT * FROM nothing", (), 'PostgreSQL: relation "nothing" does not exist'),
         ("SELECT nam FROM people", (), 'PostgreSQL: column "nam" does not exist; Perhaps you meant'),
@@ -266,10 +270,10 @@ async def test_libraries_are_loaded_from_where_the_host_has_them(
     ],
 )
 async def test_the_model_is_told_what_is_wrong_with_its_query(
-    query: str, params: tuple[object, ...], told: str, url: str
+    query: str, params: tuple[object, ...], expected: str, url: str
 ) -> None:
     async with asking(url) as desk:
-        assert (await refused(desk, query, *params)).message.startswith(told)
+        assert (await refused(desk, query, *params)).message.startswith(expected)
 
 
 @pytest.mark.spec("G30")
@@ -312,7 +316,7 @@ async def test_a_table_that_is_locked_is_waited_for_and_then_busy_for_now(
 
 @pytest.mark.spec("G30")
 @pytest.mark.parametrize(
-    ("power", "told"),
+    ("power", "expected"),
     [
         ("ALTER ROLE {} SUPERUSER", "is a superuser"),
         ("ALTER ROLE {} REPLICATION", "may replicate"),
@@ -322,7 +326,7 @@ async def test_a_table_that_is_locked_is_waited_for_and_then_busy_for_now(
     ],
 )
 async def test_a_role_that_could_do_more_than_read_is_refused(
-    power: str, told: str, role: str, postgres: Server, shop: str
+    power: str, expected: str, role: str, postgres: Server, shop: str
 ) -> None:
     async with asking(postgres.url(shop, f"{role}:")) as desk:
         assert (await ask(desk, "SELECT 1"))["rows"] == [[1]]
@@ -330,7 +334,7 @@ async def test_a_role_that_could_do_more_than_read_is_refused(
             owner.execute(sql.SQL(power).format(sql.Identifier(role)))  # pyright: ignore[reportArgumentType]
         error = await refused(desk, "SELECT 1")
     assert (error.code, error.status) == ("role_too_powerful", 403)
-    assert told in error.message
+    assert expected in error.message
 
 
 ORDINARY_QUERIES = """

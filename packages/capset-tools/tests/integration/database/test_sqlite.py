@@ -115,7 +115,7 @@ async def test_a_query_ends_with_its_call(url: str) -> None:
 
 @pytest.mark.spec("G30", "G4")
 @pytest.mark.parametrize(
-    ("query", "params", "told"),
+    ("query", "params", "expected"),
     [
         ("SELECT * FROM missing", (), "SQLite: no such table: missing"),
         ("SELEC 1", (), 'SQLite: near "SELEC": syntax error'),
@@ -128,10 +128,10 @@ async def test_a_query_ends_with_its_call(url: str) -> None:
     ],
 )
 async def test_the_model_is_told_what_is_wrong_with_its_query(
-    query: str, params: tuple[object, ...], told: str, url: str
+    query: str, params: tuple[object, ...], expected: str, url: str
 ) -> None:
     async with asking(url) as desk:
-        assert (await refused(desk, query, *params)).message.startswith(told)
+        assert (await refused(desk, query, *params)).message.startswith(expected)
 
 
 @pytest.mark.spec("G30")

@@ -42,28 +42,28 @@ async def remember_at_once(sessions: Sequence[Session], texts: Sequence[str]) ->
     """Remember each text, in one session after the other, all at once; return the results, or errors."""
     remember = tool_of(memory_user, "remember")
     calls = [sessions[number % len(sessions)].try_call(remember, text=text) for number, text in enumerate(texts)]
-    return [one.data if one.success else one.error for one in await asyncio.gather(*calls)]
+    return [result.data if result.success else result.error for result in await asyncio.gather(*calls)]
 
 
 async def kept(session: Session) -> list[str]:
-    found = await session.call(tool_of(memory_user, "recall"), query="tea number", limit=50)
-    return [one["text"] for one in found["memories"]]
+    recalled = await session.call(tool_of(memory_user, "recall"), query="tea number", limit=50)
+    return [memory["text"] for memory in recalled["memories"]]
 
 
 async def test_one_text_that_many_calls_remember_at_once_is_kept_once(url: str) -> None:
     spellings = ["Tea at noon.", "tea  at NOON.", " TEA at noon. "]
     async with opened(url) as sessions:
         results = await remember_at_once(sessions, [spellings[number % 3] for number in range(18)])
-        assert Counter(one["created"] for one in results) == {True: 1, False: 17}
-        assert len({one["id"] for one in results}) == 1, "all are told of the one that is kept"
+        assert Counter(outcome["created"] for outcome in results) == {True: 1, False: 17}
+        assert len({outcome["id"] for outcome in results}) == 1, "all are told of the one that is kept"
         assert len(await kept(sessions[0])) == 1
 
 
 async def test_calls_at_once_fill_a_memory_to_its_capacity_and_no_further(url: str) -> None:
     async with opened(url) as sessions:
         results = await remember_at_once(sessions, [f"Tea number {number}." for number in range(3 * ROOM)])
-        created = [one["text"] for one in results if isinstance(one, dict)]
-        refused = [(one.code, one.status) for one in results if not isinstance(one, dict)]
+        created = [outcome["text"] for outcome in results if isinstance(outcome, dict)]
+        refused = [(outcome.code, outcome.status) for outcome in results if not isinstance(outcome, dict)]
         assert len(created) == ROOM
         assert refused == [("memory_full", 409)] * (2 * ROOM)
         assert sorted(await kept(sessions[1])) == sorted(created), "what is kept is what was said to be kept"
@@ -77,6 +77,6 @@ async def test_what_is_forgotten_at_the_same_time_makes_room_for_no_more_than_on
             remember_at_once(sessions, [f"Tea number {number}." for number in range(10, 16)]),
             asyncio.gather(*[session.call(forget, id=last["id"]) for session in sessions]),
         )
-        created = [one for one in results if isinstance(one, dict)]
-        assert [one["forgotten"] for one in forgotten].count(True) == 1
+        created = [outcome for outcome in results if isinstance(outcome, dict)]
+        assert [answer["forgotten"] for answer in forgotten].count(True) == 1
         assert len(await kept(sessions[0])) == ROOM - 1 + len(created) <= ROOM

@@ -58,14 +58,14 @@ EXAMPLES = {
 
 @asynccontextmanager
 async def site(pages: dict[str, Answer] | None = None) -> AsyncGenerator[None]:
-    made = Server(0, {"/tea": TEA, "/coffee": COFFEE, **(pages or {})})
-    listening = await asyncio.start_server(made.serve, sock=LISTENING.dup())
+    page_server = Server(0, {"/tea": TEA, "/coffee": COFFEE, **(pages or {})})
+    listening = await asyncio.start_server(page_server.serve, sock=LISTENING.dup())
     try:
         yield
     finally:
         listening.close()
-        while made.serving:
-            await asyncio.wait(made.serving, timeout=1)
+        while page_server.serving:
+            await asyncio.wait(page_server.serving, timeout=1)
 
 
 @pytest.mark.spec("P17", "P18")
@@ -93,17 +93,17 @@ async def test_a_source_is_not_laid_at_the_door_of_who_only_redirected() -> None
         async with kernel.open(Agent("scholar", uses=[STUDY]), principal=ada) as session:
             tools = session.snapshot.tools
             fetch = tools["research_fetch"].tool
-            away, asked = await session.call(fetch, url=f"http://{SITE}/out"), f"http://{SITE}/out"
-            assert (away["url"], away["answered_by"]) == (asked, "http://evil.example/tea")
+            away, url = await session.call(fetch, url=f"http://{SITE}/out"), f"http://{SITE}/out"
+            assert (away["url"], away["answered_by"]) == (url, "http://evil.example/tea")
             assert "answered_by" not in await session.call(fetch, url=f"http://{SITE}/on")
             report = (await session.call(tools["research_report"].tool))["report"]
-            assert f"<{asked}>, answered by <http://evil.example/tea>, fetched" in report
+            assert f"<{url}>, answered by <http://evil.example/tea>, fetched" in report
             assert report.count("answered by") == 1
-            found = await session.call(tools["research_search"].tool, query="brewed")
-            assert [hit.get("answered_by") for hit in found["hits"]] == [None, "http://evil.example/tea"]
+            searched = await session.call(tools["research_search"].tool, query="brewed")
+            assert [hit.get("answered_by") for hit in searched["hits"]] == [None, "http://evil.example/tea"]
             long = await session.call(fetch, url=f"http://{SITE}/long")
             assert long["answered_by"] == "http://evil.example/", "as much as fits"
 
 
 def test_research_stands_on_the_web_fetch_that_is_installed() -> None:
-    assert [one.base for one in research.uses if not callable(one)] == [web_fetch]
+    assert [reference.base for reference in research.uses if not callable(reference)] == [web_fetch]

@@ -79,10 +79,10 @@ async def test_nothing_of_a_run_is_there_in_the_next(python: str) -> None:
         await run(
             desk.session, python, "import os\nx = 1\nos.mkdir('/q')\nos.chdir('/q')\nopen('/tmp/t', 'w').write('1')"
         )
-        again = await run(desk.session, python, "import os\nprint(os.getcwd(), os.listdir('/tmp'), os.environ)\nx")
-    assert again["stdout"].startswith("/ [] ")
-    assert "CAPSET" not in again["stdout"]
-    assert "NameError" in str(again["error"])
+        second_run = await run(desk.session, python, "import os\nprint(os.getcwd(), os.listdir('/tmp'), os.environ)\nx")
+    assert second_run["stdout"].startswith("/ [] ")
+    assert "CAPSET" not in second_run["stdout"]
+    assert "NameError" in str(second_run["error"])
 
 
 @pytest.mark.spec("P18")
@@ -103,9 +103,9 @@ async def test_a_result_is_on_record_with_the_digest_of_its_code() -> None:
     async with box() as desk:
         result = await run(desk.session, "python", code)
         (record,) = await desk.records(tool="execute_code")
-    kept = json.loads(record.arguments)
-    assert result["code_sha256"] == kept["code#sha256"] == sha256(code.encode()).hexdigest()
-    assert len(kept["code"]) < len(code)
+    recorded = json.loads(record.arguments)
+    assert result["code_sha256"] == recorded["code#sha256"] == sha256(code.encode()).hexdigest()
+    assert len(recorded["code"]) < len(code)
     assert (record.effect, record.outcome) == ("destructive", "succeeded")
 
 
@@ -130,11 +130,11 @@ async def test_without_the_extra_it_says_what_is_missing(monkeypatch: pytest.Mon
     monkeypatch.setattr(missing, lambda name: None if name == "pydantic_monty" else find_spec(name))
     async with box("monty") as desk:
         result = await desk.session.try_call(execute_code, language="python", code="1")
-        shown = await desk.session.system_text()
+        system_text = await desk.session.system_text()
     assert isinstance(result.error, ToolError)
     assert (result.error.code, result.error.status) == ("not_installed", 501)
     assert "the extra 'sandbox'" in result.error.message
-    assert result.error.message in shown
+    assert result.error.message in system_text
     assert result.error.hint == install_command("sandbox")
 
 
@@ -144,18 +144,18 @@ async def test_what_is_too_long_is_cut_between_characters_and_the_run_goes_on(py
     async with box(python, output_bytes=1_000) as desk:
         printed = await run(desk.session, python, "print('€' * 400)\nopen('/a', 'w').write('1')\n'v' * 5000")
         raised = await run(desk.session, python, "raise ValueError('€' * 400)")
-        assert [one.path for one in await desk.session.files.list()] == ["/a"]
+        assert [file.path for file in await desk.session.files.list()] == ["/a"]
     assert printed["stdout"] == "€" * 333
     assert printed["value"] == "'" + "v" * 999
     assert len(str(raised["error"]).encode()) <= 1_000
-    assert all(one["truncated"] and one["stopped"] is None for one in (printed, raised))
+    assert all(outcome["truncated"] and outcome["stopped"] is None for outcome in (printed, raised))
 
 
 @pytest.mark.spec("P18")
 async def test_what_bash_prints_is_cut_in_each_stream_and_the_run_goes_on() -> None:
     async with box("bash", output_bytes=1_000) as desk:
         echoed = await run(desk.session, "bash", "seq 1 500; echo 1 > /b; seq 1 500 >&2")
-        assert [one.path for one in await desk.session.files.list()] == ["/b"]
+        assert [file.path for file in await desk.session.files.list()] == ["/b"]
     assert len(echoed["stdout"]) == len(echoed["stderr"]) == 1_000
     assert (echoed["truncated"], echoed["stopped"]) == (True, None)
 

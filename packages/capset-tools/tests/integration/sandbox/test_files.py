@@ -47,13 +47,13 @@ async def test_files_are_seen_under_their_paths_and_what_is_made_of_them_is_kept
         result = await run(desk.session, language, WORK[named(language)])
         assert result["stdout"].startswith("one")
         assert result["error"] is None
-        found = result["files"]
-        assert (sorted(found["created"]), found["updated"], found["deleted"]) == (
+        changes = result["files"]
+        assert (sorted(changes["created"]), changes["updated"], changes["deleted"]) == (
             ["/deep/er/x", "/new.txt"],
             ["/in/notes.txt"],
             ["/in/old.txt"],
         )
-        assert (found["shown"], found["kept"], found["not_kept"], found["not_shown"]) == (True, True, [], [])
+        assert (changes["shown"], changes["kept"], changes["not_kept"], changes["not_shown"]) == (True, True, [], [])
         assert (await files.read("/in/notes.txt"))[1] == b"onetwo"
         assert (await files.read("/same.bin"))[0].version == 1
         assert await files.stat("/in/old.txt") is None
@@ -73,7 +73,7 @@ async def test_directories_go_and_give_way_to_files(language: str) -> None:
             await desk.session.files.write(path, b"1")
         result = await run(desk.session, language, code)
         assert await texts(desk.session) == {"/d": "file\n", "/b/b/c": "1"}
-        assert {one.path for one in await desk.session.files.list("/")} == {"/b", "/d"}
+        assert {entry.path for entry in await desk.session.files.list("/")} == {"/b", "/d"}
     assert result["files"]["not_kept"] == []
 
 
@@ -96,12 +96,12 @@ async def test_what_somebody_else_changed_meanwhile_stays_theirs(changed: str) -
         store.meddling.before["write"] = meddle  # the first of what is written back, so that the run is over
         code = "for p in ('/shared', '/mine', '/fresh'): open(p, 'w').write('code')"
         result = await run(desk.session, "python", code)
-        (left,) = result["files"]["not_kept"]
-        assert left["path"] == ("/fresh" if changed == "create" else "/shared")
-        assert "changed meanwhile" in left["reason"]
+        (unwritten,) = result["files"]["not_kept"]
+        assert unwritten["path"] == ("/fresh" if changed == "create" else "/shared")
+        assert "changed meanwhile" in unwritten["reason"]
         now = await texts(desk.session)
     assert now["/mine"] == "code"
-    assert now.get(left["path"]) == (None if changed == "delete" else "theirs")
+    assert now.get(unwritten["path"]) == (None if changed == "delete" else "theirs")
 
 
 @pytest.mark.spec("P18")
@@ -112,7 +112,7 @@ async def test_a_file_that_was_changed_is_not_deleted_either() -> None:
         store.meddling.before["delete"] = lambda: desk.session.files.write("/shared", b"theirs")
         result = await run(desk.session, "bash", "rm /shared")
         assert await texts(desk.session) == {"/shared": "theirs"}
-    assert [one["path"] for one in result["files"]["not_kept"]] == ["/shared"]
+    assert [entry["path"] for entry in result["files"]["not_kept"]] == ["/shared"]
 
 
 @asynccontextmanager
@@ -223,16 +223,20 @@ async def test_running_code_is_no_way_around_the_permissions_of_files(language: 
         agent = Agent("coder", uses=[configured(language)])
         async with kernel.open(agent, principal=Principal("ada", permissions=ALL)) as session:
             await session.files.write("/secret", b"hush")
-        for held in (["session_files:read"], ["session_files:write"], []):
-            ada = Principal("ada", permissions=["sandbox:execute", *held])
-            async with kernel.open(agent, principal=ada, session_id=session.id) as again:
-                seen = await run(again, language, show)
-                changed = await run(again, language, change)
-                assert ("secret" in seen["stdout"]) is seen["files"]["shown"] is ("session_files:read" in held)
-                assert changed["files"]["kept"] is ("session_files:write" in held)
-                assert [one["path"] for one in changed["files"]["not_kept"]] == ["/secret"]
-                assert (await again.files.read("/secret"))[1] == b"hush"
-                if held == ["session_files:write"]:
+        for permissions in (["session_files:read"], ["session_files:write"], []):
+            ada = Principal("ada", permissions=["sandbox:execute", *permissions])
+            async with kernel.open(agent, principal=ada, session_id=session.id) as reopened:
+                listing = await run(reopened, language, show)
+                changed = await run(reopened, language, change)
+                assert (
+                    ("secret" in listing["stdout"])
+                    is listing["files"]["shown"]
+                    is ("session_files:read" in permissions)
+                )
+                assert changed["files"]["kept"] is ("session_files:write" in permissions)
+                assert [entry["path"] for entry in changed["files"]["not_kept"]] == ["/secret"]
+                assert (await reopened.files.read("/secret"))[1] == b"hush"
+                if permissions == ["session_files:write"]:
                     assert "without the permission session_files:read" in changed["files"]["not_kept"][0]["reason"]
 
 
@@ -250,7 +254,7 @@ async def test_what_a_capability_mounts_is_seen_and_stays(language: str) -> None
     ):
         result = await run(session, language, code)
         assert (await session.files.read("/guide/one.txt"))[1] == b"mounted"
-    assert ["read-only" in one["reason"] for one in result["files"]["not_kept"]] == [True]
+    assert ["read-only" in entry["reason"] for entry in result["files"]["not_kept"]] == [True]
 
 
 @pytest.mark.spec("P18")
@@ -273,7 +277,7 @@ async def test_what_a_path_cannot_be_is_named_and_the_rest_is_kept() -> None:
     async with box("monty") as desk:
         result = await run(desk.session, "monty", code + "open('/good', 'w').write('1')")
         assert list(await texts(desk.session)) == ["/good"]
-    reasons = {PurePosixPath(one["path"]).name[0]: one["reason"] for one in result["files"]["not_kept"]}
+    reasons = {PurePosixPath(entry["path"]).name[0]: entry["reason"] for entry in result["files"]["not_kept"]}
     assert "1024 bytes" in reasons["x"]
     assert "64 levels" in reasons["f"]
 
@@ -281,16 +285,16 @@ async def test_what_a_path_cannot_be_is_named_and_the_rest_is_kept() -> None:
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize("language", EACH)
 async def test_files_where_a_system_has_directories_are_no_obstacle(language: str) -> None:
-    there = {path: path for path in ("/tmp", "/home", "/usr/q", "/bin/x/y", "/proc/x", "/dev/fd/3")}
+    contents = {path: path for path in ("/tmp", "/home", "/usr/q", "/bin/x/y", "/proc/x", "/dev/fd/3")}
     code = {"python": "open('/new', 'w').write('1')", "bash": "printf 1 > /new"}[named(language)]
     async with box(language) as desk:
-        for path in there:
+        for path in contents:
             await desk.session.files.write(path, path.encode())
         result = await run(desk.session, language, code)
-        assert await texts(desk.session) == {**there, "/new": "1"}
+        assert await texts(desk.session) == {**contents, "/new": "1"}
     assert result["files"]["created"] == ["/new"]
     jailed = ["/dev/fd/3", "/proc/x", "/tmp"]
-    assert [one["path"] for one in result["files"]["not_shown"]] == ([] if language == "monty" else jailed)
+    assert [entry["path"] for entry in result["files"]["not_shown"]] == ([] if language == "monty" else jailed)
 
 
 @pytest.mark.spec("P18")
@@ -301,9 +305,9 @@ async def test_a_file_that_bash_was_not_shown_is_not_replaced() -> None:
         result = await run(desk.session, "bash", "rm -rf /etc /tmp; echo x > /etc; echo x > /tmp; printf 1 > /new")
         assert await texts(desk.session) == {"/etc": "theirs", "/tmp": "theirs", "/new": "1"}
     assert (result["files"]["created"], result["files"]["updated"]) == (["/new"], [])
-    assert [one["path"] for one in result["files"]["not_shown"]] == ["/etc", "/tmp"]
-    assert [one["path"] for one in result["files"]["not_kept"]] == ["/etc", "/tmp"]
-    assert all("was not shown" in one["reason"] for one in result["files"]["not_kept"])
+    assert [entry["path"] for entry in result["files"]["not_shown"]] == ["/etc", "/tmp"]
+    assert [entry["path"] for entry in result["files"]["not_kept"]] == ["/etc", "/tmp"]
+    assert all("was not shown" in entry["reason"] for entry in result["files"]["not_kept"])
 
 
 @pytest.mark.spec("P18")
@@ -314,7 +318,7 @@ async def test_links_and_pipes_are_named_and_what_bash_cannot_be_shown_is_too() 
         code = "rm /a; ln -s /etc/passwd /a; ln -s / /all; mkfifo /pipe; cat /all/etc/group > /group"
         result = await run(desk.session, "bash", code)
         now = await texts(desk.session)
-    assert {one["path"] for one in result["files"]["not_kept"]} == {"/a", "/all", "/pipe"}
-    assert {one["path"] for one in result["files"]["not_shown"]} == {"/etc/passwd", "/dev/null"}
+    assert {entry["path"] for entry in result["files"]["not_kept"]} == {"/a", "/all", "/pipe"}
+    assert {entry["path"] for entry in result["files"]["not_shown"]} == {"/etc/passwd", "/dev/null"}
     assert now == {"/etc/passwd": "1", "/dev/null": "1", "/a": "1", "/odd\nname": "1", "/group": now["/group"]}
     assert now["/group"]

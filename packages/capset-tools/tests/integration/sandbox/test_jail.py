@@ -87,8 +87,9 @@ def call(*arguments):
 @pytest.mark.spec("P18", "T28")
 async def test_what_jailed_code_has_no_business_with_is_refused_by_the_system() -> None:
     tries = "\n".join(
-        f"try:\n    {code}\n    told[{what!r}] = 'allowed'\nexcept OSError as error:\n    told[{what!r}] = error.errno"
-        for what, code in FORBIDDEN.items()
+        f"try:\n    {code}\n    told[{label!r}] = 'allowed'\n"
+        f"except OSError as error:\n    told[{label!r}] = error.errno"
+        for label, code in FORBIDDEN.items()
     )
     async with box("cpython") as desk:
         result = await run(desk.session, "cpython", f"{CALL}told = {{}}\n{tries}\ntold")
@@ -178,14 +179,14 @@ async def test_bash_is_refused_where_it_would_count_bytes(monkeypatch: pytest.Mo
     need_jails()
     tried = (jail._tried, jail._tried_shell)
     monkeypatch.setattr(jail, "_LOCALES", ())
-    for one in tried:
-        one.cache_clear()
+    for probe in tried:
+        probe.cache_clear()
     try:
         async with box("monty", backend="auto") as desk:
             result = await desk.session.try_call(execute_code, language="bash", code="echo 1")
     finally:
-        for one in tried:
-            one.cache_clear()
+        for probe in tried:
+            probe.cache_clear()
     assert isinstance(result.error, ToolError)
     assert result.error.code == "sandbox_unavailable"
     assert "bash counts bytes, not letters: the locale C.UTF-8 is missing" in result.error.message
@@ -216,15 +217,15 @@ async def test_a_script_lies_where_the_files_are_and_is_none_of_them() -> None:
         result = await run(desk.session, "bash", code)
         assert await texts(desk.session) == {"/notes": "noted", "/copy": "noted"}
         await desk.session.files.write("/.script", b"theirs")
-        again = await run(desk.session, "bash", 'echo over > "$0"; rm "$0"')
+        second_run = await run(desk.session, "bash", 'echo over > "$0"; rm "$0"')
         assert (await texts(desk.session))["/.script"] == "theirs"
     assert sorted(result["stdout"].split()) == ["./copy", "./notes"]
     assert result["stderr"].splitlines() == [
         "/.script: line 2: here: Permission denied",
         "/.script: line 2: nowhere: command not found",
     ]
-    assert [one["path"] for one in again["files"]["not_shown"]] == ["/.script"]
-    assert (again["files"]["deleted"], again["files"]["not_kept"]) == ([], [])
+    assert [entry["path"] for entry in second_run["files"]["not_shown"]] == ["/.script"]
+    assert (second_run["files"]["deleted"], second_run["files"]["not_kept"]) == ([], [])
 
 
 @pytest.mark.realtime
@@ -282,18 +283,18 @@ async def test_paths_that_are_no_text_are_named_and_not_kept(language: str) -> N
     async with box(language) as desk:
         result = await run(desk.session, language, code)
         assert await texts(desk.session) == {"/f": "1"}
-    assert [one["path"] for one in result["files"]["not_kept"]] == ["/f\ufffd", "/l\ufffd", "/\ufffd/f"]
+    assert [entry["path"] for entry in result["files"]["not_kept"]] == ["/f\ufffd", "/l\ufffd", "/\ufffd/f"]
 
 
 @pytest.mark.realtime
 @pytest.mark.spec("P18")
 async def test_python_imports_the_packages_that_its_host_names_and_no_others() -> None:
     async with box("cpython", packages=["PyYAML"]) as desk:
-        found = await run(
+        outcome = await run(
             desk.session, "cpython", "import yaml\nprint(yaml.safe_load('a: [1]'), yaml.__with_libyaml__)"
         )
         other = await run(desk.session, "cpython", "import pydantic")
-    assert (found["stdout"], found["error"]) == ("{'a': [1]} True\n", None)
+    assert (outcome["stdout"], outcome["error"]) == ("{'a': [1]} True\n", None)
     assert "ModuleNotFoundError: No module named 'pydantic'" in str(other["error"])
 
 
@@ -307,12 +308,12 @@ async def test_numpy_and_pandas_compute_in_the_jail_without_configuration() -> N
         "print(numpy.arange(4).sum(), (ones @ ones)[0, 0], pandas.DataFrame({'a': [1, 2]}).a.mean())"
     )
     async with box("cpython") as desk:
-        found = await run(desk.session, "cpython", code)
+        outcome = await run(desk.session, "cpython", code)
         large = await run(desk.session, "cpython", "import numpy\nones = numpy.ones(1 << 26)\nwhile True: pass")
-        shown = await desk.session.system_text()
-    assert (found["stdout"], found["error"]) == ("6 500.0 1.5\n", None)
+        system_text = await desk.session.system_text()
+    assert (outcome["stdout"], outcome["error"]) == ("6 500.0 1.5\n", None)
     assert large["stopped"] == "memory"
-    assert "Of others there are: numpy, pandas." in shown
+    assert "Of others there are: numpy, pandas." in system_text
 
 
 @pytest.mark.realtime
@@ -321,31 +322,31 @@ async def test_code_without_packages_has_no_more_memory_where_there_are_some() -
     pytest.importorskip("pandas")
     code = "try:\n    large = bytearray(256 << 20)\nexcept MemoryError:\n    print('none')"
     async with box("cpython") as desk:
-        found = await run(desk.session, "cpython", code)
+        outcome = await run(desk.session, "cpython", code)
         none = await desk.session.call(
             execute_code, language="python", code="import importlib.util\nimportlib.util.find_spec('numpy') is None"
         )
     async with box("cpython", packages=[]) as desk:
         other = await run(desk.session, "cpython", "import numpy")
-    assert (found["stdout"], found["stopped"], none["value"]) == ("none\n", None, "False")
+    assert (outcome["stdout"], outcome["stopped"], none["value"]) == ("none\n", None, "False")
     assert "No module named 'numpy'" in str(other["error"])
 
 
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "expected"),
     [
         ({"packages": ["nowhere-to-be-found"]}, "the package 'nowhere-to-be-found' is not installed here"),
         ({"packages": ["pytest-timeout"], "backend": "monty"}, "imports no packages"),
     ],
 )
-async def test_a_package_that_cannot_be_had_is_named_and_nothing_is_run(config: dict[str, Any], said: str) -> None:
+async def test_a_package_that_cannot_be_had_is_named_and_nothing_is_run(config: dict[str, Any], expected: str) -> None:
     async with box("monty", **{"backend": "auto", **config}) as desk:
         result = await desk.session.try_call(execute_code, language="python", code="open('/f', 'w')")
         assert await texts(desk.session) == {}
     assert isinstance(result.error, ToolError)
     assert (result.error.code, result.error.status) == ("sandbox_unavailable", 422)
-    assert said in result.error.message
+    assert expected in result.error.message
 
 
 @pytest.mark.realtime
@@ -357,7 +358,7 @@ async def test_where_there_are_no_namespaces_python_is_a_subset_and_bash_is_refu
         async with box("monty", backend="auto") as desk:
             python = await run(desk.session, "python", "1 + 1")
             bash = await desk.session.try_call(execute_code, language="bash", code="echo 1")
-            shown = await desk.session.system_text()
+            system_text = await desk.session.system_text()
         assert (python["value"], python["backend"]) == ("2", "monty")
         assert isinstance(bash.error, ToolError)
         assert (bash.error.code, bash.error.status) == ("sandbox_unavailable", 422)
@@ -366,8 +367,8 @@ async def test_where_there_are_no_namespaces_python_is_a_subset_and_bash_is_refu
             "here: bwrap: No permissions to create new namespace): a jail takes Linux with bash, bubblewrap, and user "
             "namespaces for the user that capset runs as. Nothing was run."
         )
-        assert "A subset of Python" in shown
-        assert bash.error.message in shown
+        assert "A subset of Python" in system_text
+        assert bash.error.message in system_text
         assert sandbox.readiness is not None
         assert sandbox.readiness() == {"python": "monty", "bash": bash.error.message}
         async with box("monty", backend="isolated-cpython") as desk:
@@ -385,7 +386,7 @@ async def test_bash_is_refused_where_the_sandbox_is_set_to_monty(*, has_namespac
             await desk.session.files.write("/f", b"1")
             python = await run(desk.session, "python", "open('/f').read()")
             bash = await desk.session.try_call(execute_code, language="bash", code="rm /f")
-            shown = await desk.session.system_text()
+            system_text = await desk.session.system_text()
             assert await texts(desk.session) == {"/f": "1"}
     assert (python["value"], python["backend"]) == ("'1'", "monty")
     assert isinstance(bash.error, ToolError)
@@ -394,7 +395,7 @@ async def test_bash_is_refused_where_the_sandbox_is_set_to_monty(*, has_namespac
         "The sandbox runs bash only in a jail, and is set to monty, which has none: set its backend to auto, on Linux "
         "with bash, bubblewrap, and user namespaces for the user that capset runs as. Nothing was run."
     )
-    assert bash.error.message in shown
+    assert bash.error.message in system_text
 
 
 @pytest.mark.realtime
@@ -433,24 +434,24 @@ async def test_nothing_survives_two_hundred_runs(language: str) -> None:
         await run(desk.session, language, code)
         before = (open_files(), namespaces(), mounts(), temporary())
         for _ in range(20):
-            found = await asyncio.gather(*(run(desk.session, language, code) for _ in range(10)))
-            assert {one["exit_code"] for one in found} == {0}
+            outcomes = await asyncio.gather(*(run(desk.session, language, code) for _ in range(10)))
+            assert {outcome["exit_code"] for outcome in outcomes} == {0}
         assert await texts(desk.session) == {}
     assert not running(os.getpid())
     assert open_files() <= before[0]
     assert mounts() == before[2]
     # What other tests of this machine have at this moment is gone soon; what these runs had left would stay.
-    left = (namespaces() - before[1], temporary() - before[3])
-    await until(lambda: not left[0] & namespaces() and not left[1] & temporary())
+    leftovers = (namespaces() - before[1], temporary() - before[3])
+    await until(lambda: not leftovers[0] & namespaces() and not leftovers[1] & temporary())
 
 
 def namespaces() -> set[str]:
     """Return the namespaces in which there is any process."""
-    found: set[str] = set()
+    links: set[str] = set()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it may end at any moment
-            found.update(str(entry.readlink()) for entry in (process / "ns").iterdir())
-    return found
+            links.update(str(entry.readlink()) for entry in (process / "ns").iterdir())
+    return links
 
 
 def mounts() -> str:

@@ -113,9 +113,9 @@ def test_a_bomb_never_has_more_tasks_than_the_kernel_allows_beside_busy_loops(
             process.kill()
             process.wait()
     assert done.returncode == 0, done.stderr
-    stopped, most = done.stdout.split()
+    stopped, peak = done.stdout.split()
     assert stopped in ("processes", "time")
-    assert 2 < int(most) <= (70 if language == "bash" else 262)  # with bubblewrap's own
+    assert 2 < int(peak) <= (70 if language == "bash" else 262)  # with bubblewrap's own
 
 
 def _python_of(program: str) -> tuple[int, ...]:
@@ -236,11 +236,11 @@ def test_a_run_whose_memory_grows_quickly_is_ended_without_looking_at_each_page(
     monkeypatch.setattr(process, "memory_at_most", lambda _pids: next(sizes))
     monkeypatch.setattr(process, "memory_of", look)
     child = process.ChildRun(order, {})
-    found: list[bool] = []
+    verdicts: list[bool] = []
     for _ in range(3):
         child._next_look = 0.0
-        found.append(child._exceeds_memory(1))
-    assert found == [False, False, True]
+        verdicts.append(child._exceeds_memory(1))
+    assert verdicts == [False, False, True]
     assert len(exact_looks) == 1, "only where the processes may share what they seem to take"
 
 
@@ -263,10 +263,10 @@ def test_memory_counts_where_its_shares_cannot_be_read(monkeypatch: pytest.Monke
         return read(path)
 
     size = 20 << 20
-    held = bytearray(b"x" * size)
+    memory = bytearray(b"x" * size)
     monkeypatch.setattr(Path, "read_text", without_shares)
     assert process_trees.memory_of([os.getpid()]) >= size
-    del held
+    del memory
     ended = subprocess.Popen(["true"])
     assert os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT) is not None
     assert process_trees.memory_of([ended.pid]) == 0  # not reaped yet

@@ -22,10 +22,10 @@ REFUSED = {
 
 
 @pytest.mark.spec("P18")
-@pytest.mark.parametrize("what", REFUSED)
-async def test_a_special_method_that_would_be_passed_over_is_refused_before_the_run(what: str) -> None:
+@pytest.mark.parametrize("gap", REFUSED)
+async def test_a_special_method_that_would_be_passed_over_is_refused_before_the_run(gap: str) -> None:
     async with box("monty") as desk:
-        result = await run(desk.session, "monty", f"open('/f', 'w').write('1')\n{REFUSED[what]}")
+        result = await run(desk.session, "monty", f"open('/f', 'w').write('1')\n{REFUSED[gap]}")
     assert (result["exit_code"], result["files"]["created"]) == (1, [])
     assert "has no effect in this Python" in str(result["error"])
 
@@ -36,20 +36,22 @@ async def test_floats_are_rounded_as_cpython_rounds_them() -> None:
     numbers = [0.15, 2.675, -2.675, 1.005, 25.0, 35.0, -0.04, -0.0, 1e300, 5e-324, float("inf")]
     numbers += [source.uniform(-(10**size), 10**size) for size in (-5, 0, 1, 3, 6, 300) for _ in range(30)]
     numbers += [source.randint(-(10**6), 10**6) / 1000 for _ in range(60)]
-    texts = [float.__repr__(one) for one in numbers]
+    texts = [float.__repr__(number) for number in numbers]
     code = (
         f"print([round(float(one), n) for one in {texts} for n in (0, 1, 2, 3, 9, -1, -3)])\n(round(2.5), round(7, -1))"
     )
     async with box("monty") as desk:
         result = await run(desk.session, "monty", code)
-    assert result["stdout"] == f"{[round(one, digits) for one in numbers for digits in (0, 1, 2, 3, 9, -1, -3)]}\n"
+    assert (
+        result["stdout"] == f"{[round(number, digits) for number in numbers for digits in (0, 1, 2, 3, 9, -1, -3)]}\n"
+    )
     assert result["value"] == "(2, 10)"
 
 
 @pytest.mark.spec("P18")
 async def test_whether_a_built_in_has_an_attribute_is_not_answered_wrongly() -> None:
     async with box("monty") as desk:
-        own = await run(desk.session, "monty", "class A:\n    x = 1\n(hasattr(A(), 'x'), hasattr(A(), 'y'))")
+        custom = await run(desk.session, "monty", "class A:\n    x = 1\n(hasattr(A(), 'x'), hasattr(A(), 'y'))")
         built_in = await run(desk.session, "monty", "hasattr([], 'append')")
-    assert own["value"] == "(True, False)"
+    assert custom["value"] == "(True, False)"
     assert "cannot be told here" in str(built_in["error"])

@@ -136,15 +136,15 @@ async def test_a_run_does_not_outlive_capset(language: str) -> None:
 @pytest.mark.spec("P18", "T29")
 async def test_no_more_of_them_run_at_once_than_there_are_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    most = 0
+    peak = 0
     code = "import time\ntime.sleep(0.2)\nprint('done')"
     async with box("monty") as desk:
         work = asyncio.gather(*(run(desk.session, "monty", code) for _ in range(4)))
         while not work.done():
-            most = max(most, len(running(os.getpid())))
+            peak = max(peak, len(running(os.getpid())))
             await asyncio.sleep(0.01)
         assert [result["stdout"] for result in await work] == ["done\n"] * 4
-    assert 1 <= most <= 2 * PROCESSES["monty"]
+    assert 1 <= peak <= 2 * PROCESSES["monty"]
 
 
 LIAR = """
@@ -206,9 +206,9 @@ async def test_a_child_that_lies_is_ended_and_nothing_is_kept(
 async def test_what_a_child_was_not_shown_is_not_deleted_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = """ENDING.replace(b'"deleted": []', b'"deleted": ["/a", "/b"]')"""
-    told += """.replace(b'"not_shown": {}', b'"not_shown": {"/a": "no"}')"""
-    (tmp_path / "other.py").write_text(f"{LIAR}say(b'S', b''); say(b'X', b''); say(b'D', {told})")
+    ending_code = """ENDING.replace(b'"deleted": []', b'"deleted": ["/a", "/b"]')"""
+    ending_code += """.replace(b'"not_shown": {}', b'"not_shown": {"/a": "no"}')"""
+    (tmp_path / "other.py").write_text(f"{LIAR}say(b'S', b''); say(b'X', b''); say(b'D', {ending_code})")
     monkeypatch.setattr(process, "_CHILD", str(tmp_path / "other.py"))
     async with box("monty") as desk:
         for path in ("/a", "/b"):
@@ -216,7 +216,7 @@ async def test_what_a_child_was_not_shown_is_not_deleted_either(
         result = await run(desk.session, "monty", "1")
         assert list(await texts(desk.session)) == ["/a"]
     assert result["files"]["deleted"] == ["/b"]
-    assert [one["path"] for one in result["files"]["not_kept"]] == ["/a"]
+    assert [entry["path"] for entry in result["files"]["not_kept"]] == ["/a"]
 
 
 @pytest.mark.realtime
@@ -291,10 +291,10 @@ async def test_every_process_of_monty_is_bounded_and_knows_nothing(monkeypatch: 
             assert b"HOME" not in environment
             assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
             await until(lambda pid=pid: limits_of(pid)["Max address space"] != "unlimited")
-            found = limits_of(pid)
-            assert (found["Max file size"], found["Max core file size"]) == ("0", "0")
-            assert int(found["Max cpu time"]) == 202
-            assert int(found["Max address space"]) < 1 << 30
+            limits = limits_of(pid)
+            assert (limits["Max file size"], limits["Max core file size"]) == ("0", "0")
+            assert int(limits["Max cpu time"]) == 202
+            assert int(limits["Max address space"]) < 1 << 30
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
@@ -316,11 +316,11 @@ async def test_the_process_of_jailed_code_is_bounded_and_alone_in_its_namespaces
         assert b"hush" not in b"".join(map(environment_of, running(os.getpid())))
         assert status_of(code)["NoNewPrivs"] == "1"
         assert set(status_of(code)["CapEff"]) == set(status_of(code)["CapPrm"]) == {"0"}
-        found = limits_of(code)
-        assert (found["Max open files"], found["Max core file size"]) == ("64", "0")
-        assert found["Max processes"] == "256"
+        limits = limits_of(code)
+        assert (limits["Max open files"], limits["Max core file size"]) == ("64", "0")
+        assert limits["Max processes"] == "256"
         assert status_of(code)["Uid"].split()[0] != "0"
-        assert int(found["Max address space"]) < 1 << 30
+        assert int(limits["Max address space"]) < 1 << 30
         for name in ("user", "mnt", "pid", "net", "ipc", "uts"):
             assert Path(f"/proc/{code}/ns/{name}").readlink() != Path(f"/proc/self/ns/{name}").readlink()
         assert not Path(f"/proc/{code}/root/proc").exists()
@@ -362,12 +362,12 @@ def test_the_childs_limits_are_the_systems_too() -> None:
 
 
 def test_a_request_that_breaks_off_is_no_request(tmp_path: Path) -> None:
-    whole = b"".join(frames.request(order([("/a", 3)]), {"/a": b"abc"}))
-    (tmp_path / "request").write_bytes(whole)
+    request = b"".join(frames.request(order([("/a", 3)]), {"/a": b"abc"}))
+    (tmp_path / "request").write_bytes(request)
     with (tmp_path / "request").open("rb") as stream:
         assert frames.read_request(stream) == (dict(order(), files=[["/a", 3]]), {"/a": b"abc"})
-    for size in (0, 2, 20, len(whole) - 1):
-        (tmp_path / "request").write_bytes(whole[:size])
+    for size in (0, 2, 20, len(request) - 1):
+        (tmp_path / "request").write_bytes(request[:size])
         with (tmp_path / "request").open("rb") as stream, pytest.raises(EOFError):
             frames.read_request(stream)
 

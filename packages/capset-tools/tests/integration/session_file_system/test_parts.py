@@ -36,16 +36,16 @@ Read = Callable[[dict[str, Any]], Awaitable[str]]
 async def whole(read: Read, path: str, cap: int) -> bytes:
     """Read a file to its end as a model would, that sees nothing but text, and return it."""
     arguments: dict[str, Any] = {"path": path}
-    found = b""
+    collected = b""
     for _ in range(500):
         text = await read(arguments)
         assert len(text.encode()) <= cap
         part = json.loads(text)
         assert part["path"] == path
         content = part["content"]
-        found += content.encode() if part["encoding"] == "text" else base64.b64decode(content)
+        collected += content.encode() if part["encoding"] == "text" else base64.b64decode(content)
         if part["next_offset"] is None:
-            return found
+            return collected
         assert part["next_offset"] > part["offset"]
         unit = {"unit": "characters"} if part["unit"] == "characters" else {}
         arguments = {"path": path, "offset": part["next_offset"], **unit}
@@ -62,36 +62,36 @@ async def test_a_model_reads_all_of_a_file_part_by_part_and_nothing_is_kept_twic
 
         async def read(arguments: dict[str, Any]) -> str:
             result = await session.try_call(read_file, **arguments)
-            told = await session.for_model(result.record, result.data)
-            assert not told.is_cut
-            return told.text
+            rendered = await session.for_model(result.record, result.data)
+            assert not rendered.is_cut
+            return rendered.text
 
         assert await whole(read, "/docs/f", CAP) == data
-        assert [one.path for one in await session.files.list("/", recursive=True)] == ["/docs", "/docs/f"]
+        assert [entry.path for entry in await session.files.list("/", recursive=True)] == ["/docs", "/docs/f"]
 
 
 LARGE = ("a line of text, to be repeated\n" * 10_000 + "x" * 200_000).encode()
 
 
 async def nothing_is_kept(session: Session) -> bool:
-    return [one.path for one in await session.files.list("/")] == ["/large"]
+    return [entry.path for entry in await session.files.list("/")] == ["/large"]
 
 
 @pytest.mark.spec("P23", "G26")
 async def test_so_does_one_behind_mcp() -> None:
-    async with bench("auto", read_file, permissions=FILES) as here:
-        await here.session.files.write("/large", LARGE)
+    async with bench("auto", read_file, permissions=FILES) as workbench:
+        await workbench.session.files.write("/large", LARGE)
 
         async def read(arguments: dict[str, Any]) -> str:
-            result = await here.client.call_tool("read_file", arguments)
+            result = await workbench.client.call_tool("read_file", arguments)
             assert result.structured_content == json.loads(text_of(result))
             assert result.meta is not None
             assert "dev.capset/file" not in result.meta
             return text_of(result)
 
-        await here.client.list_tools()
+        await workbench.client.list_tools()
         assert await whole(read, "/large", RESULT_BYTES) == LARGE
-        assert await nothing_is_kept(here.session)
+        assert await nothing_is_kept(workbench.session)
 
 
 @pytest.mark.spec("P23", "G26")
@@ -160,8 +160,8 @@ def outcome(make: Callable[[], ContentPart]) -> ContentPart | str:
 def test_a_file_in_pieces_has_the_same_parts(
     data: bytes, cuts: list[int], offset: int, limit: int | None, unit: TextUnit | None, room: int | None
 ) -> None:
-    whole = outcome(lambda: part_of(data, offset, limit, unit, room=room))
-    assert outcome(lambda: part_of_pieces(data, cuts, offset, limit, unit, room)) == whole
+    expected = outcome(lambda: part_of(data, offset, limit, unit, room=room))
+    assert outcome(lambda: part_of_pieces(data, cuts, offset, limit, unit, room)) == expected
 
 
 @pytest.mark.spec("P23")
@@ -177,15 +177,15 @@ async def test_a_part_of_a_large_file_is_as_that_of_a_small_one(end: bytes) -> N
         for arguments in cases:
             result = await desk.session.try_call(read_file, path="/large", **arguments)
             offset, limit, unit = (arguments.get(name) for name in ("offset", "limit", "unit"))
-            whole = outcome(partial(part_of, data, offset or 0, limit, unit, room=RESULT_BYTES))
-            if isinstance(whole, str):
+            expected = outcome(partial(part_of, data, offset or 0, limit, unit, room=RESULT_BYTES))
+            if isinstance(expected, str):
                 assert result.error is not None
-                assert result.error.message == whole
+                assert result.error.message == expected
             else:
                 assert result.data is not None
-                assert result.data["content"] == whole.content[: len(result.data["content"])]
-                assert (result.data["total"], result.data["offset"]) == (whole.total, whole.offset)
-                assert len(result.data["content"]) >= min(len(whole.content), RESULT_BYTES - 4_000)
+                assert result.data["content"] == expected.content[: len(result.data["content"])]
+                assert (result.data["total"], result.data["offset"]) == (expected.total, expected.offset)
+                assert len(result.data["content"]) >= min(len(expected.content), RESULT_BYTES - 4_000)
 
 
 @pytest.mark.spec("P23")

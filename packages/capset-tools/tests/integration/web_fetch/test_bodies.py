@@ -27,8 +27,8 @@ async def test_a_page_is_all_that_the_seed_says() -> None:
         content_disposition="inline; filename*=UTF-8''gr%C3%BC%C3%9Fe.html",
     )
     async with site(page) as it:
-        found = await it.answered("/page?q=1#top", as_markdown=True)
-        assert found == {
+        fetched = await it.answered("/page?q=1#top", as_markdown=True)
+        assert fetched == {
             "url": it.server.url("/page?q=1#top"),
             "status_code": 200,
             "content_type": "text/html; charset=utf-8",
@@ -47,50 +47,50 @@ async def test_a_page_is_all_that_the_seed_says() -> None:
 
 @pytest.mark.spec("P26")
 @pytest.mark.parametrize("content_type", ["text/plain", "application/json", "text/markdown", "application/xml", ""])
-@pytest.mark.parametrize("wanted", [{"as_markdown": True}, {"as_text": True}, {}])
-async def test_what_is_no_html_stays_as_it_is(content_type: str, wanted: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{"as_markdown": True}, {"as_text": True}, {}])
+async def test_what_is_no_html_stays_as_it_is(content_type: str, options: dict[str, Any]) -> None:
     async with site(answer(body=b'{"a": "<b>"}', content_type=content_type)) as it:
-        found = await it.answered(**wanted)
-    assert (found["content"], found["format"]) == ('{"a": "<b>"}', "raw")
-    assert found["content_type"] == (content_type or None)
+        fetched = await it.answered(**options)
+    assert (fetched["content"], fetched["format"]) == ('{"a": "<b>"}', "raw")
+    assert fetched["content_type"] == (content_type or None)
 
 
 @pytest.mark.spec("P26")
 @pytest.mark.parametrize("content_type", ["application/xhtml+xml", "TEXT/HTML", "text/html;x=y", None])
 async def test_html_by_any_name_is_converted(content_type: str | None) -> None:
-    said = [] if content_type is None else [f"Content-Type: {content_type}"]
-    async with site(head(*said) + b"\n<!DOCTYPE html><p>one<p>two") as it:
-        found = await it.answered(as_markdown=True)
-    assert (found["content"], found["format"], found["content_type"]) == ("one\n\ntwo", "markdown", content_type)
+    header_lines = [] if content_type is None else [f"Content-Type: {content_type}"]
+    async with site(head(*header_lines) + b"\n<!DOCTYPE html><p>one<p>two") as it:
+        fetched = await it.answered(as_markdown=True)
+    assert (fetched["content"], fetched["format"], fetched["content_type"]) == ("one\n\ntwo", "markdown", content_type)
 
 
 @pytest.mark.spec("P26")
 async def test_links_lead_on_from_where_the_page_was_in_the_end() -> None:
     pages: dict[str, Any] = {"/deep/er": answer(body=b'<a href="x">y</a>', content_type="text/html")}
     async with site(redirect("/deep/er"), pages=pages) as it:
-        found = await it.answered(as_markdown=True)
-        assert found["content"] == f"[y]({it.server.url('/deep/x')})"
-        assert found["url"] == it.server.url("/page")
+        fetched = await it.answered(as_markdown=True)
+        assert fetched["content"] == f"[y]({it.server.url('/deep/x')})"
+        assert fetched["url"] == it.server.url("/page")
 
 
 @pytest.mark.spec("P26")
 @pytest.mark.parametrize("status", [400, 403, 404, 410, 429, 500, 503])
 async def test_failures_of_the_server_are_results(status: int) -> None:
     async with site(answer(status, b"sorry", content_type="text/plain")) as it:
-        found = await it.answered()
-    assert (found["status_code"], found["content"], found["truncated"]) == (status, "sorry", False)
+        fetched = await it.answered()
+    assert (fetched["status_code"], fetched["content"], fetched["truncated"]) == (status, "sorry", False)
 
 
 @pytest.mark.spec("P26")
 async def test_an_answer_without_content_has_none() -> None:
     async with site(b"HTTP/1.1 204 No Content\r\n\r\n") as it:
-        found = await it.answered()
-    assert (found["status_code"], found["content"], found["size"], found["truncated"]) == (204, "", 0, False)
+        fetched = await it.answered()
+    assert (fetched["status_code"], fetched["content"], fetched["size"], fetched["truncated"]) == (204, "", 0, False)
 
 
 @pytest.mark.spec("P26")
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "expected"),
     [
         (["Content-Type: image/png", "Content-Length: 123456789"], ("image/png", 123_456_789)),
         (["Content-Type: text/html", "Content-Length: 7"], ("text/html", 7)),
@@ -98,15 +98,15 @@ async def test_an_answer_without_content_has_none() -> None:
         ([], (None, None)),
     ],
 )
-async def test_head_tells_what_is_known(lines: list[str], told: tuple[str, int | None]) -> None:
+async def test_head_tells_what_is_known(lines: list[str], expected: tuple[str, int | None]) -> None:
     async with site(head(*lines, "Content-Disposition: attachment; filename=a.png")) as it:
-        found = await it.answered(method="HEAD")
+        fetched = await it.answered(method="HEAD")
     assert it.server.asked[0].method == "HEAD"
-    assert found == {
+    assert fetched == {
         "url": it.server.url("/page"),
         "status_code": 200,
-        "content_type": told[0],
-        "size": told[1],
+        "content_type": expected[0],
+        "size": expected[1],
         "filename": "a.png",
         "format": "raw",
         "truncated": False,
@@ -120,12 +120,16 @@ async def test_head_tells_what_is_known(lines: list[str], told: tuple[str, int |
 async def test_binary_content_is_told_of_and_not_read(content_type: str) -> None:
     lines = (f"Content-Type: {content_type}", "Content-Length: 5000000000", "Last-Modified: yesterday")
     async with site(endless(head(*lines), b"\0" * 65_536), first_byte=FOR_EVER, body=FOR_EVER) as it:
-        found = await it.answered("/page", as_markdown=True)
-    assert "content" not in found
-    assert (found["content_type"], found["size"], found["last_modified"]) == (content_type, 5_000_000_000, "yesterday")
-    assert (found["format"], found["truncated"], found["status_code"]) == ("raw", False, 200)
-    assert "Binary content is not supported" in found["error"]
-    assert content_type in found["error"]
+        fetched = await it.answered("/page", as_markdown=True)
+    assert "content" not in fetched
+    assert (fetched["content_type"], fetched["size"], fetched["last_modified"]) == (
+        content_type,
+        5_000_000_000,
+        "yesterday",
+    )
+    assert (fetched["format"], fetched["truncated"], fetched["status_code"]) == ("raw", False, 200)
+    assert "Binary content is not supported" in fetched["error"]
+    assert content_type in fetched["error"]
 
 
 @pytest.mark.spec("P26")
@@ -144,12 +148,12 @@ async def test_binary_content_of_no_known_type_is_seen_by_its_beginning(content_
     async with site(
         endless(head(content_type, CHUNKED), b"%x\r\n%b\r\n" % (len(data), data)), first_byte=FOR_EVER, body=FOR_EVER
     ) as it:
-        found = await it.answered()
-        assert ("content" in found, found["size"], found["truncated"]) == (False, None, False)
+        fetched = await it.answered()
+        assert ("content" in fetched, fetched["size"], fetched["truncated"]) == (False, None, False)
         it.server.pages["/page"] = head(content_type) + data
-        found = await it.answered()
-        assert "Binary content" in found["error"]
-        assert found["size"] is None
+        fetched = await it.answered()
+        assert "Binary content" in fetched["error"]
+        assert fetched["size"] is None
         it.server.pages["/page"] = head(content_type) + data[:9]
         assert (await it.answered())["size"] == 9
 
@@ -158,8 +162,8 @@ async def test_binary_content_of_no_known_type_is_seen_by_its_beginning(content_
 @pytest.mark.parametrize("lines", [(), ("Content-Type: application/octet-stream",), (PLAIN,)])
 async def test_text_of_no_known_type_is_text(lines: tuple[str, ...]) -> None:
     async with site(head(*lines) + b"some words " * 500) as it:
-        found = await it.answered()
-    assert (found["content"], found["size"]) == ("some words " * 500, 5_500)
+        fetched = await it.answered()
+    assert (fetched["content"], fetched["size"]) == ("some words " * 500, 5_500)
 
 
 @pytest.mark.spec("P26")
@@ -176,15 +180,15 @@ def bombs(coding: str) -> bytes:
 
 @pytest.mark.spec("P27")
 @pytest.mark.parametrize("coding", CODINGS)
-@pytest.mark.parametrize("wanted", [{}, {"as_markdown": True}])
-async def test_a_bomb_is_cut_at_the_cap(coding: str, wanted: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{}, {"as_markdown": True}])
+async def test_a_bomb_is_cut_at_the_cap(coding: str, options: dict[str, Any]) -> None:
     bomb = bombs(coding)
     assert len(bomb) < 200_000
     async with site(head(HTML, f"Content-Encoding: {coding}") + bomb, first_byte=FOR_EVER, body=FOR_EVER) as it:
-        found = await it.answered(**wanted)
-    assert (found["size"], found["truncated"]) == (10_000_000, True)
-    assert found["content"].startswith("boom boom ")
-    assert found["content"].endswith(CUT_OFF.format(10_000_000))
+        fetched = await it.answered(**options)
+    assert (fetched["size"], fetched["truncated"]) == (10_000_000, True)
+    assert fetched["content"].startswith("boom boom ")
+    assert fetched["content"].endswith(CUT_OFF.format(10_000_000))
 
 
 @pytest.mark.spec("P27")
@@ -193,8 +197,8 @@ async def test_every_coding_is_undone(coding: str) -> None:
     async with site(
         answer(body=CODINGS[coding](b"hello " * 9), content_type="text/css", content_encoding=coding)
     ) as it:
-        found = await it.answered()
-    assert (found["content"], found["size"], found["truncated"]) == ("hello " * 9, 54, False)
+        fetched = await it.answered()
+    assert (fetched["content"], fetched["size"], fetched["truncated"]) == ("hello " * 9, 54, False)
     assert it.server.asked[0].headers["accept-encoding"] == "gzip, deflate, br, zstd"
 
 
@@ -210,29 +214,29 @@ async def test_every_coding_is_undone(coding: str) -> None:
 )
 async def test_what_is_longer_than_the_cap_is_cut(page: Page | bytes) -> None:
     async with site(page, max_bytes=1_001, first_byte=FOR_EVER, body=FOR_EVER) as it:
-        found = await it.answered()
-    assert (found["size"], found["truncated"]) == (1_001, True)
-    assert found["content"] == "1234567890" * 100 + "1" + CUT_OFF.format(1_001)
+        fetched = await it.answered()
+    assert (fetched["size"], fetched["truncated"]) == (1_001, True)
+    assert fetched["content"] == "1234567890" * 100 + "1" + CUT_OFF.format(1_001)
 
 
 @pytest.mark.spec("P27")
 @pytest.mark.parametrize("size", [2, 3, 4])
 async def test_what_is_as_long_as_the_cap_is_whole_and_no_letter_is_halved(size: int) -> None:
     async with site(answer(body="aü'".encode(), content_type="text/plain"), max_bytes=size) as it:
-        found = await it.answered()
+        fetched = await it.answered()
     content = {2: "a" + CUT_OFF.format(2), 3: "aü" + CUT_OFF.format(3), 4: "aü'"}[size]
-    assert (found["content"], found["size"], found["truncated"]) == (content, size, size < 4)
+    assert (fetched["content"], fetched["size"], fetched["truncated"]) == (content, size, size < 4)
 
 
 @pytest.mark.spec("P27")
 async def test_html_that_would_take_too_much_memory_is_converted_in_part() -> None:
     page = (b"<!--" + b"x" * 10_000 + b"-->" + "<p>😀".encode()) * 700
     async with site(answer(body=page, content_type="text/html"), first_byte=FOR_EVER, body=FOR_EVER) as it:
-        found = await it.answered(as_markdown=True)
-    assert (found["size"], found["truncated"]) == (len(page), True)
-    assert found["content"].startswith("😀\n\n😀")
-    assert found["content"].endswith("[..the rest of the page is too large to convert...]")
-    assert 500 < found["content"].count("😀") < 700
+        fetched = await it.answered(as_markdown=True)
+    assert (fetched["size"], fetched["truncated"]) == (len(page), True)
+    assert fetched["content"].startswith("😀\n\n😀")
+    assert fetched["content"].endswith("[..the rest of the page is too large to convert...]")
+    assert 500 < fetched["content"].count("😀") < 700
 
 
 BROKEN: dict[str, tuple[bytes, str]] = {
@@ -256,10 +260,10 @@ BROKEN: dict[str, tuple[bytes, str]] = {
 @pytest.mark.spec("P26", "P27")
 @pytest.mark.parametrize("page", BROKEN)
 async def test_of_what_breaks_off_there_is_what_came(page: str) -> None:
-    said, content = BROKEN[page]
-    async with site(said) as it:
-        found = await it.answered()
-    assert (found["content"], found["truncated"]) == (content, content.endswith("...]"))
+    response, content = BROKEN[page]
+    async with site(response) as it:
+        fetched = await it.answered()
+    assert (fetched["content"], fetched["truncated"]) == (content, content.endswith("...]"))
 
 
 @pytest.mark.spec("P27")
@@ -269,11 +273,11 @@ async def test_a_coding_that_breaks_in_the_middle_gives_what_came_before(coding:
     coded = bytearray(CODINGS[coding](words))
     coded[-len(coded) // 4 :] = b"\xff" * (len(coded) // 4)
     async with site(head(HTML, f"Content-Encoding: {coding}") + coded) as it:
-        found = await it.answered()
-    assert found["content"].startswith("0 1 2 3 ")
+        fetched = await it.answered()
+    assert fetched["content"].startswith("0 1 2 3 ")
     # Brotli has no checksum, and may not notice.
-    assert found["content"].endswith((NOT_DECODED, DID_NOT_ARRIVE) if coding == "br" else NOT_DECODED)
-    assert found["truncated"] is True
+    assert fetched["content"].endswith((NOT_DECODED, DID_NOT_ARRIVE) if coding == "br" else NOT_DECODED)
+    assert fetched["truncated"] is True
 
 
 @pytest.mark.spec("P27")
@@ -283,16 +287,16 @@ async def test_what_is_not_coded_as_it_says_is_an_error(coding: str) -> None:
         status, code, message = await it.failed()
         assert (status, code) == (400, "bad_encoding")
         assert len(message) < 200
-        found = await it.answered(method="HEAD")
-        assert found["size"] == 18
+        fetched = await it.answered(method="HEAD")
+        assert fetched["size"] == 18
         it.server.pages["/page"] = answer(body=b"x", content_type="image/png", content_encoding=coding)
         assert "Binary" in (await it.answered())["error"]
 
 
 @pytest.mark.spec("P27")
 async def test_redirects_are_followed_ten_times() -> None:
-    async def onwards(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        number = int(asked.target.partition("?")[2] or 0)
+    async def onwards(request: Asked, writer: asyncio.StreamWriter) -> None:
+        number = int(request.target.partition("?")[2] or 0)
         writer.write(redirect(f"/page?{number + 1}") if number < 10 else answer(body=b"there", content_type="text/css"))
         await writer.drain()
 
@@ -301,9 +305,9 @@ async def test_redirects_are_followed_ten_times() -> None:
     ) as it:
         assert (await it.answered())["content"] == "there"
         for loop in ("/loop", "/to"):
-            asked = len(it.server.asked)
+            request_count = len(it.server.asked)
             assert (await it.failed(loop))[1:] == ("too_many_redirects", "There were more than 10 redirects.")
-            assert len(it.server.asked) == asked + 11
+            assert len(it.server.asked) == request_count + 11
     async with site(onwards, redirects=9) as it:
         assert (await it.failed())[1] == "too_many_redirects"
 
@@ -326,17 +330,17 @@ async def test_what_no_reader_needs_of_a_header_is_left_out() -> None:
         f"Content-Disposition: a; filename={long}",
     )
     async with site(head(*lines, "Content-Length: 1") + b"x") as it:
-        found = await it.answered()
-    assert (found["content"], found["content_type"], found["filename"]) == ("x", None, "x" * 255)
-    assert "last_modified" not in found
+        fetched = await it.answered()
+    assert (fetched["content"], fetched["content_type"], fetched["filename"]) == ("x", None, "x" * 255)
+    assert "last_modified" not in fetched
 
 
 @pytest.mark.spec("P26")
 @pytest.mark.parametrize(
-    "said", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", b"\0" * 99]
+    "response", [b"", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", b"\0" * 99]
 )
-async def test_what_is_no_http_is_an_error(said: bytes) -> None:
-    async with site(said) as it:
+async def test_what_is_no_http_is_an_error(response: bytes) -> None:
+    async with site(response) as it:
         status, code, message = await it.failed()
     assert (status, code) == (503, "unreachable")
     assert "127.0.0.1" in message
@@ -369,6 +373,6 @@ async def test_only_the_hosts_of_the_config_are_allowed() -> None:
 @pytest.mark.parametrize("charset", ["utf-8", "windows-1252", "utf-16"])
 async def test_control_characters_do_not_reach_the_model(body: str, charset: str) -> None:
     async with site(answer(body=body.encode(charset), content_type=f"text/html; charset={charset}")) as it:
-        found = await it.answered()
-    assert found["content"] == {"\0": "[31mred\r\n\tend", "a": "ab"}[body[0]]
-    assert found["size"] == len(body.encode(charset))
+        fetched = await it.answered()
+    assert fetched["content"] == {"\0": "[31mred\r\n\tend", "a": "ab"}[body[0]]
+    assert fetched["size"] == len(body.encode(charset))

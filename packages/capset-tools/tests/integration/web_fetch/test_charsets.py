@@ -95,15 +95,15 @@ def test_a_page_says_its_charset_in_its_beginning(beginning: bytes, codec: str |
 
 @pytest.mark.spec("P27")
 def test_only_the_first_1024_bytes_say_it_and_only_of_markup() -> None:
-    said, text = b'<meta charset="windows-1251">', "Привет".encode("cp1251")
-    assert read(b" " * 900 + said + text).endswith("Привет")
-    assert not read(b" " * 1_024 + said + text).endswith("Привет")
-    plain = text_in(bytearray(said + text), "", is_marked_up=False, is_cut=False)
+    declaration, text = b'<meta charset="windows-1251">', "Привет".encode("cp1251")
+    assert read(b" " * 900 + declaration + text).endswith("Привет")
+    assert not read(b" " * 1_024 + declaration + text).endswith("Привет")
+    plain = text_in(bytearray(declaration + text), "", is_marked_up=False, is_cut=False)
     assert not plain.endswith("Привет")
 
 
 @pytest.mark.spec("P27")
-@pytest.mark.parametrize("said", ["text/html; charset=utf-8", "text/html; charset=nonsense", "text/html", ""])
+@pytest.mark.parametrize("content_type", ["text/html; charset=utf-8", "text/html; charset=nonsense", "text/html", ""])
 @pytest.mark.parametrize(
     ("codec", "text"),
     [
@@ -113,8 +113,8 @@ def test_only_the_first_1024_bytes_say_it_and_only_of_markup() -> None:
         ("cp932", "日本の首都は東京です"),
     ],
 )
-def test_a_lie_or_nothing_about_old_charsets_is_guessed(said: str, codec: str, text: str) -> None:
-    assert read(b"<html><body><p>" + text.encode(codec), said) == f"<html><body><p>{text}"
+def test_a_lie_or_nothing_about_old_charsets_is_guessed(content_type: str, codec: str, text: str) -> None:
+    assert read(b"<html><body><p>" + text.encode(codec), content_type) == f"<html><body><p>{text}"
 
 
 @pytest.mark.spec("P27")
@@ -142,12 +142,12 @@ def test_what_says_nothing_is_utf8_if_it_can_be(text: str) -> None:
     ],
 )
 def test_a_cut_through_a_letter_leaves_no_trace(charset: str, content_type: str) -> None:
-    whole = "文字文字文字"
-    data = whole.encode(charset)
+    letters = "文字文字文字"
+    data = letters.encode(charset)
     for end in range(2, len(data) + 1):
         text = read(data[:end], content_type, is_cut=True, ending="[..]")
         assert text.endswith("[..]")
-        assert whole.startswith(text[:-4])
+        assert letters.startswith(text[:-4])
 
 
 @pytest.mark.spec("P27")
@@ -194,8 +194,8 @@ def test_no_control_characters_are_left_but_tabs_and_line_ends(charset: str, con
 @pytest.mark.spec("P27")
 @pytest.mark.parametrize("charset", ["windows-1252", "iso-8859-1", ""])
 def test_letters_where_other_charsets_have_controls_stay(charset: str) -> None:
-    said = f"text/html; charset={charset}" if charset else ""
-    assert read(b"\x93It\x92s \x80 5\x94 \x96 \xfc", said) == "“It’s € 5” – ü"
+    content_type = f"text/html; charset={charset}" if charset else ""
+    assert read(b"\x93It\x92s \x80 5\x94 \x96 \xfc", content_type) == "“It’s € 5” – ü"
 
 
 @pytest.mark.spec("P27")
@@ -218,5 +218,5 @@ def test_no_control_characters_come_out_of_entities() -> None:
 async def test_a_page_in_an_old_charset_is_converted() -> None:
     page = '<meta charset="windows-1251"><h1>Привет</h1>'.encode("cp1251")
     async with site(answer(body=page, content_type="text/html")) as it:
-        found = await it.answered(as_markdown=True)
-    assert (found["content"], found["size"]) == ("# Привет", len(page))
+        fetched = await it.answered(as_markdown=True)
+    assert (fetched["content"], fetched["size"]) == ("# Привет", len(page))

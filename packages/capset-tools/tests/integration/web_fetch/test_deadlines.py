@@ -55,22 +55,22 @@ SILENT: dict[str, Page] = {
 @pytest.mark.spec("P26", "T27")
 async def test_servers_that_do_not_answer_are_given_up() -> None:
     quiet: dict[str, Answer] = {f"/{number}": page for number, page in enumerate(SILENT.values())}
-    asked = [(path, method) for path in quiet for method in ("GET", "HEAD")]
+    requests = [(path, method) for path in quiet for method in ("GET", "HEAD")]
     async with site(pages=quiet) as it:
         with Clock(FIRST):
-            errors = await asyncio.gather(*(it.failed(path, method=method) for path, method in asked))
-    assert dict(zip(asked, errors, strict=True)) == dict.fromkeys(asked, (504, "timeout", LATE))
+            errors = await asyncio.gather(*(it.failed(path, method=method) for path, method in requests))
+    assert dict(zip(requests, errors, strict=True)) == dict.fromkeys(requests, (504, "timeout", LATE))
 
 
 @pytest.mark.spec("P26")
 async def test_the_real_first_byte_has_one_second() -> None:
     async with (
-        server({"/late": saying(FOR_EVER)}) as made,
+        server({"/late": saying(FOR_EVER)}) as page_server,
         session_for(web_fetch, permissions=["http:read"], config=WebFetchConfig(allow=("127.0.0.1",))) as desk,
     ):
         tool = desk.session.snapshot.tools["web_fetch"].tool
         with Clock(1.0):
-            result = await desk.session.try_call(tool, made.url("/late"))
+            result = await desk.session.try_call(tool, page_server.url("/late"))
     assert result.error is not None
     assert result.error.message == "server did not respond within 1 second"
 
@@ -87,8 +87,8 @@ async def test_each_hop_has_a_time_of_its_own() -> None:
     }
     async with site(pages=pages, first_byte=1) as it:
         with Clock(3 * soon):
-            found, failed = await asyncio.gather(it.answered("/one"), it.failed("/page"))
-    assert found["content"] == "there"
+            fetched, failed = await asyncio.gather(it.answered("/one"), it.failed("/page"))
+    assert fetched["content"] == "there"
     assert failed[2] == "server did not respond within 1 second"
 
 
@@ -117,12 +117,12 @@ async def test_connecting_is_part_of_it() -> None:
 
 
 @pytest.mark.spec("P26")
-@pytest.mark.parametrize("said", [b"", b"\x16\x03\x03", b"\x16\x03\x03\x40\x00" + b"\x02" * 100])
-async def test_the_handshake_of_tls_is_part_of_it(said: bytes) -> None:
+@pytest.mark.parametrize("beginning", [b"", b"\x16\x03\x03", b"\x16\x03\x03\x40\x00" + b"\x02" * 100])
+async def test_the_handshake_of_tls_is_part_of_it(beginning: bytes) -> None:
     gone = asyncio.Event()
 
     async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(said)
+        writer.write(beginning)
         try:
             while await reader.read(1_000):
                 pass
@@ -164,11 +164,11 @@ async def test_of_a_body_that_stalls_there_is_what_came(pages: list[str]) -> Non
     async with site(pages={path: page for path, (page, _) in paths.items()}, first_byte=FOR_EVER) as it:
         with Clock(BODY):
             answers = await asyncio.gather(*(it.answered(path) for path in paths))
-    for name, found in zip(pages, answers, strict=True):
+    for name, fetched in zip(pages, answers, strict=True):
         text = STALLED[name][1]
-        assert found["content"].strip() == text.strip() + TIMED_OUT, name
-        assert found["content"].startswith(text), name
-        assert (found["status_code"], found["truncated"], found["format"]) == (200, True, "raw"), name
+        assert fetched["content"].strip() == text.strip() + TIMED_OUT, name
+        assert fetched["content"].startswith(text), name
+        assert (fetched["status_code"], fetched["truncated"], fetched["format"]) == (200, True, "raw"), name
 
 
 @pytest.mark.spec("P26")
@@ -188,19 +188,19 @@ async def test_nothing_ends_early() -> None:
     page = saying(0.6, head(PLAIN, "Content-Length: 9"), *pieces, b"8")
     async with site(page, pages={"/first": saying(0.6, redirect("/page"))}, first_byte=1, body=2) as it:
         with Clock(2.4):
-            found = await it.answered("/first")
-    assert (found["content"], found["truncated"], found["size"]) == ("012345678", False, 9)
+            fetched = await it.answered("/first")
+    assert (fetched["content"], fetched["truncated"], fetched["size"]) == ("012345678", False, 9)
 
 
 @pytest.mark.spec("P26")
 async def test_a_body_that_comes_for_ever_and_decodes_to_nothing_ends() -> None:
-    made = zlib.compressobj(wbits=31)
-    beginning = made.compress(b"") + made.flush(zlib.Z_FULL_FLUSH)
+    compressor = zlib.compressobj(wbits=31)
+    beginning = compressor.compress(b"") + compressor.flush(zlib.Z_FULL_FLUSH)
     page = endless(head(HTML, "Content-Encoding: gzip") + beginning, b"\0\0\0\xff\xff" * 10_000)
     async with site(page, first_byte=FOR_EVER) as it:
         with Clock(BODY):
-            found = await it.answered()
-    assert (found["content"], found["size"], found["truncated"]) == (TIMED_OUT, 0, True)
+            fetched = await it.answered()
+    assert (fetched["content"], fetched["size"], fetched["truncated"]) == (TIMED_OUT, 0, True)
 
 
 @pytest.mark.spec("P26")
@@ -227,14 +227,14 @@ async def test_others_are_served_meanwhile() -> None:
 
 
 @pytest.mark.spec("P26")
-@pytest.mark.parametrize("said", [b"", head(HTML), head(HTML) + b"half"], ids=["before", "at", "within"])
-async def test_who_cancels_closes_the_connection(said: bytes) -> None:
-    asked, closed = asyncio.Event(), asyncio.Event()
+@pytest.mark.parametrize("beginning", [b"", head(HTML), head(HTML) + b"half"], ids=["before", "at", "within"])
+async def test_who_cancels_closes_the_connection(beginning: bytes) -> None:
+    received, closed = asyncio.Event(), asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.write(said)
-        asked.set()
+        writer.write(beginning)
+        received.set()
         with suppress(ConnectionError):
             await reader.read()
         closed.set()
@@ -243,7 +243,7 @@ async def test_who_cancels_closes_the_connection(said: bytes) -> None:
     async with site(first_byte=FOR_EVER, body=FOR_EVER) as it, await asyncio.start_server(serve, "127.0.0.1", 0) as at:
         url = f"http://127.0.0.1:{at.sockets[0].getsockname()[1]}/"
         calling = asyncio.create_task(it.answered(url))
-        await asyncio.wait_for(asked.wait(), 60)
+        await asyncio.wait_for(received.wait(), 60)
         await asyncio.sleep(0.1)
         assert not closed.is_set()
         calling.cancel()

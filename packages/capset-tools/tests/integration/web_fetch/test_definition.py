@@ -28,7 +28,7 @@ def test_it_is_what_the_seed_says() -> None:
     assert (only.name, only.effect, only.permissions) == ("web_fetch", "read", frozenset({"http:read"}))
     schema = only.arguments.json_schema
     assert schema["required"] == ["url"]
-    assert {name: told.get("default") for name, told in schema["properties"].items()} == {
+    assert {name: parameter.get("default") for name, parameter in schema["properties"].items()} == {
         "url": None,
         "method": "GET",
         "as_markdown": False,
@@ -51,8 +51,8 @@ def test_it_is_what_the_seed_says() -> None:
 )
 async def test_arguments_that_do_not_fit_are_refused(arguments: dict[str, Any]) -> None:
     async with site() as it:
-        given = {"url": it.server.url("/page"), **arguments} if arguments else {}
-        result = await it.desk.session.try_message(it.desk.session.message("web_fetch", given))
+        call_arguments = {"url": it.server.url("/page"), **arguments} if arguments else {}
+        result = await it.desk.session.try_message(it.desk.session.message("web_fetch", call_arguments))
         assert result.error is not None
         assert result.error.status == 422
         assert it.server.asked == []
@@ -113,44 +113,44 @@ async def test_other_capabilities_use_it_from_code() -> None:
     @tool(effect="read")
     async def title(ctx: Context, url: str) -> str:
         """Return a page's heading."""
-        found: WebPage = await ctx.use(web_fetch).fetch(url, as_text=True)
-        return found.get("content", "")
+        page: WebPage = await ctx.use(web_fetch).fetch(url, as_text=True)
+        return page.get("content", "")
 
     titles = Capability("titles", title="Titles", description="Headings.", tools=[title], uses=[web_fetch])
     agent = Agent("reader", uses=[titles, web_fetch.with_config(LOCAL)])
     async with (
-        server({"/": answer(body=b"<h1>Hello</h1>", content_type="text/html")}) as made,
+        server({"/": answer(body=b"<h1>Hello</h1>", content_type="text/html")}) as page_server,
         Kernel("memory://") as kernel,
         kernel.open(agent, principal=Principal("ada")) as session,
     ):
-        assert await session.call(title, made.url()) == "Hello"
+        assert await session.call(title, page_server.url()) == "Hello"
 
 
 @pytest.mark.spec("G10")
 async def test_it_needs_its_permission() -> None:
-    async with server({"/": answer()}) as made, session_for(web_fetch, config=LOCAL) as desk:
-        result = await desk.session.try_message(desk.session.message("web_fetch", {"url": made.url()}))
+    async with server({"/": answer()}) as page_server, session_for(web_fetch, config=LOCAL) as desk:
+        result = await desk.session.try_message(desk.session.message("web_fetch", {"url": page_server.url()}))
         assert isinstance(result.error, PermissionDenied)
-    assert made.asked == []
+    assert page_server.asked == []
 
 
-def pages(made: Server) -> list[dict[str, Any]]:
+def pages(page_server: Server) -> list[dict[str, Any]]:
     return [
-        {"url": made.url("/page"), "as_markdown": True},
-        {"url": made.url("/page"), "as_text": True},
-        {"url": made.url("/page"), "method": "HEAD"},
-        {"url": made.url("/picture")},
-        {"url": made.url("/nowhere")},
+        {"url": page_server.url("/page"), "as_markdown": True},
+        {"url": page_server.url("/page"), "as_text": True},
+        {"url": page_server.url("/page"), "method": "HEAD"},
+        {"url": page_server.url("/picture")},
+        {"url": page_server.url("/nowhere")},
     ]
 
 
 @pytest.mark.realtime
 @pytest.mark.spec("P17")
 async def test_it_keeps_every_promise() -> None:
-    shown = {
+    responses = {
         "/page": answer(body=b"<h1>Hello</h1>", content_type="text/html", last_modified="today"),
         "/picture": answer(body=b"\x89PNG", content_type="image/png", content_disposition="inline; filename=a.png"),
     }
-    async with server(shown) as made:
-        for check in capability_suite(web_fetch, examples={"web_fetch": pages(made)}, config=LOCAL):
+    async with server(responses) as page_server:
+        for check in capability_suite(web_fetch, examples={"web_fetch": pages(page_server)}, config=LOCAL):
             await check()

@@ -66,18 +66,18 @@ CASES: dict[str, tuple[Any, dict[str, bool]]] = {
 @pytest.fixture
 async def measure() -> AsyncGenerator[Any]:
     pages: dict[str, Answer] = {"/warm": answer(body="<p>grüße 😀".encode(), content_type="text/html")}
-    async with server(pages) as made:
+    async with server(pages) as page_server:
 
         async def measured(page: Answer, arguments: dict[str, bool]) -> dict[str, Any]:
-            made.pages["/page"] = page
+            page_server.pages["/page"] = page
             child = await asyncio.create_subprocess_exec(
                 *(sys.executable, str(ROOT / "tests/helpers/tools/web_fetch/measured.py")),
-                *(made.url("/page"), made.url("/warm"), json.dumps(arguments)),
+                *(page_server.url("/page"), page_server.url("/warm"), json.dumps(arguments)),
                 stdout=asyncio.subprocess.PIPE,
             )
-            said, _ = await child.communicate()
+            output, _ = await child.communicate()
             assert child.returncode == 0
-            return json.loads(said)
+            return json.loads(output)
 
         yield measured
 
@@ -87,16 +87,16 @@ async def measure() -> AsyncGenerator[Any]:
 @pytest.mark.parametrize("case", CASES)
 async def test_a_fetch_takes_little_memory(case: str, measure: Any) -> None:
     make, arguments = CASES[case]
-    found = await measure(make(), arguments)
-    assert (found["size"], found["truncated"]) == (SIZE, True)
-    assert found["end"].endswith("[..more content was cut off at 10000000 bytes...]")
-    assert found["mb"] < MOST
+    measurement = await measure(make(), arguments)
+    assert (measurement["size"], measurement["truncated"]) == (SIZE, True)
+    assert measurement["end"].endswith("[..more content was cut off at 10000000 bytes...]")
+    assert measurement["mb"] < MOST
 
 
 @pytest.mark.realtime
 @pytest.mark.spec("P26")
 @pytest.mark.parametrize(("content_type", "body"), [("image/png", b"x" * 65_536), ("", b"\0" * 65_536)])
 async def test_binary_content_takes_none(content_type: str, body: bytes, measure: Any) -> None:
-    found = await measure(endless(head(f"Content-Type: {content_type}"), body), {})
-    assert "Binary content" in found["error"]
-    assert found["mb"] < 4
+    measurement = await measure(endless(head(f"Content-Type: {content_type}"), body), {})
+    assert "Binary content" in measurement["error"]
+    assert measurement["mb"] < 4

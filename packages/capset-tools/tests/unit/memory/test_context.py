@@ -66,7 +66,7 @@ async def test_the_full_context_says_what_it_leaves_out() -> None:
     async with session_for(ref, permissions=BOTH) as desk:
         await remember(desk.session, memory, *[f"number {number}" for number in range(150)])
         lines = block(await desk.session.system_text()).splitlines()
-        assert [line.rpartition(" ")[2] for line in lines[1:-1]] == [str(one) for one in reversed(range(150))]
+        assert [line.rpartition(" ")[2] for line in lines[1:-1]] == [str(number) for number in reversed(range(150))]
         await remember(desk.session, memory, "one more", "and another")
         lines = block(await desk.session.system_text()).splitlines()
     assert lines[1:3] == ["  - 2026-01-01: and another", "  - 2026-01-01: one more"]

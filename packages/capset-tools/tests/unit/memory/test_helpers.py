@@ -25,8 +25,8 @@ class Seen(TypedDict):
     forgotten: list[bool]
 
 
-def texts(found: list[MemoryItem]) -> list[str]:
-    return [one["text"] for one in found]
+def texts(memories: list[MemoryItem]) -> list[str]:
+    return [entry["text"] for entry in memories]
 
 
 @asynccontextmanager
@@ -52,13 +52,13 @@ async def test_code_uses_the_memory_without_tools_and_without_permissions() -> N
             recent=texts(recent),
             older=texts(older),
             two=texts(await helper.recent(2)),
-            everything=len({one["id"] async for one in helper.all()}),
+            everything=len({entry["id"] async for entry in helper.all()}),
             found=texts(await helper.recall("note 17", limit=1)),
             forgotten=[await helper.forget(newest), await helper.forget(newest)],
         )
 
-    async with using(work, MemoryConfig(recent=3)) as seen:
-        assert seen == Seen(
+    async with using(work, MemoryConfig(recent=3)) as outcome:
+        assert outcome == Seen(
             recent=["note 249", "note 248", "note 247"],
             older=["note 246", "note 245"],
             two=["note 249", "note 248"],
@@ -89,9 +89,9 @@ async def test_a_helper_refuses_what_cannot_be_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "config",
     [{"recent": 0}, {"recent": 101}, {"full": 1001}, {"max_length": 16_001}, {"capacity": 0}, {"colour": "red"}],
 )
-def test_a_config_that_cannot_work_is_refused(given: dict[str, int]) -> None:
+def test_a_config_that_cannot_work_is_refused(config: dict[str, int]) -> None:
     with pytest.raises(ValidationError):
-        MemoryConfig.model_validate(given)
+        MemoryConfig.model_validate(config)

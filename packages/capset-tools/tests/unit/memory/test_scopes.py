@@ -22,7 +22,11 @@ ADA, BOB, ADA_ELSEWHERE = principal("ada", "acme"), principal("bob", "acme"), pr
 def test_each_scope_has_a_capability_of_its_own() -> None:
     assert memory_for("session") is memory
     assert memory_for("user") is memory_user
-    assert [one.name for one in (memory, memory_user, memory_for("org"))] == ["memory", "memory:user", "memory:org"]
+    assert [capability.name for capability in (memory, memory_user, memory_for("org"))] == [
+        "memory",
+        "memory:user",
+        "memory:org",
+    ]
     assert compose(Agent("a", uses=[memory])).static_hash != compose(Agent("a", uses=[memory_user])).static_hash
 
 
@@ -42,18 +46,18 @@ async def test_memories_are_seen_in_their_scope_and_nowhere_else(scope: Any, sha
     agent = Agent("scribe", uses=[capability])
     others = {"ada again": ADA, "bob": BOB, "ada in another org": ADA_ELSEWHERE, "ada in no org": principal("ada")}
     async with Kernel("memory://") as kernel, kernel.open(agent, principal=ADA) as session:
-        ((kept),) = await remember(session, capability, "The door code is on the note.")
-        for name, who in others.items():
-            async with kernel.open(agent, principal=who) as other:
-                if scope == "org" and who.org is None:
+        ((stored),) = await remember(session, capability, "The door code is on the note.")
+        for name, caller in others.items():
+            async with kernel.open(agent, principal=caller) as other:
+                if scope == "org" and caller.org is None:
                     with pytest.raises(StateError, match="belongs to no org"):
                         await recall(other, capability, "door")
                     continue
-                found = await recall(other, capability, "door")
-                assert bool(found) is (name in shared_with), name
+                recalled = await recall(other, capability, "door")
+                assert bool(recalled) is (name in shared_with), name
                 assert ("door code" in await other.system_text()) is (name in shared_with), name
                 if name not in shared_with:
-                    gone = await other.call(tool_of(capability, "forget"), id=kept["id"])
+                    gone = await other.call(tool_of(capability, "forget"), id=stored["id"])
                     assert not gone["forgotten"]
         assert await recall(session, capability, "door") == ["The door code is on the note."]
 
@@ -103,9 +107,9 @@ async def test_a_session_remembers_after_a_restart(tmp_path: Any) -> None:
         await remember(session, memory, "before the restart")
         await remember(session, memory_user, "about Ada")
     async with Kernel(url) as kernel:
-        async with kernel.open(agent, principal=ADA, session_id=session.id) as again:
-            assert await recall(again, memory, "restart") == ["before the restart"]
-            assert "before the restart" in await again.system_text()
+        async with kernel.open(agent, principal=ADA, session_id=session.id) as reopened:
+            assert await recall(reopened, memory, "restart") == ["before the restart"]
+            assert "before the restart" in await reopened.system_text()
         async with kernel.open(agent, principal=ADA) as new:
             assert await recall(new, memory, "restart") == []
             assert await recall(new, memory_user, "ada") == ["about Ada"]

@@ -48,8 +48,8 @@ async def test_memories_are_found_in_their_own_language(query: str, language: st
 async def test_the_memory_with_the_most_words_comes_first_then_the_newer() -> None:
     async with session_for(memory, permissions=BOTH) as desk:
         await remember(desk.session, memory, "green tea at noon", "green tea", "green apples", "nothing like it")
-        found = await recall(desk.session, memory, "noon tea, green")
-    assert found == ["green tea at noon", "green tea", "green apples"]
+        recalled = await recall(desk.session, memory, "noon tea, green")
+    assert recalled == ["green tea at noon", "green tea", "green apples"]
 
 
 @pytest.mark.parametrize("query", ["🍵", "???", 'coffee machine*" OR 1=1 --'.replace("coffee machine", "")])

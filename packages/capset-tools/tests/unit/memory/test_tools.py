@@ -12,16 +12,16 @@ from tests.helpers.tools.memory.support import BOTH, READ, WRITE, forget, recall
 
 async def test_what_is_remembered_is_recalled_and_forgotten() -> None:
     async with session_for(memory, permissions=BOTH) as desk:
-        (kept,) = await remember(desk.session, memory, "  Ada drinks green tea. ")
-        assert kept == {
-            "id": kept["id"],
+        (stored,) = await remember(desk.session, memory, "  Ada drinks green tea. ")
+        assert stored == {
+            "id": stored["id"],
             "text": "Ada drinks green tea.",
             "created_at": "2026-01-01T00:00:00.000000Z",
             "created": True,
         }
-        found = await desk.session.call(tool_of(memory, "recall"), query="tea")
-        assert found == {"memories": [{key: kept[key] for key in ("id", "text", "created_at")}], "count": 1}
-        assert await forget(desk.session, memory, kept["id"]) == {"id": kept["id"], "forgotten": True}
+        recalled = await desk.session.call(tool_of(memory, "recall"), query="tea")
+        assert recalled == {"memories": [{key: stored[key] for key in ("id", "text", "created_at")}], "count": 1}
+        assert await forget(desk.session, memory, stored["id"]) == {"id": stored["id"], "forgotten": True}
         assert await recall(desk.session, memory, "tea") == []
 
 
@@ -29,8 +29,8 @@ async def test_the_same_text_is_kept_once() -> None:
     async with session_for(memory, permissions=BOTH) as desk:
         (first,) = await remember(desk.session, memory, "Ada drinks\ngreen tea.")
         desk.clock.advance(60)
-        for again in ("Ada drinks\ngreen tea.", "ada  drinks GREEN tea. "):
-            assert await remember(desk.session, memory, again) == [{**first, "created": False}]
+        for spelling in ("Ada drinks\ngreen tea.", "ada  drinks GREEN tea. "):
+            assert await remember(desk.session, memory, spelling) == [{**first, "created": False}]
         assert await recall(desk.session, memory, "ada") == ["Ada drinks\ngreen tea."]
         await forget(desk.session, memory, first["id"])
         (later,) = await remember(desk.session, memory, "Ada drinks green tea.")
@@ -66,7 +66,7 @@ async def test_what_makes_no_sense_is_refused_by_the_name_of_its_field(
     async with session_for(memory, permissions=BOTH) as desk:
         with pytest.raises(InvalidArguments) as caught:
             await desk.session.call(tool_of(memory, tool), **arguments)
-    assert [one.path for one in caught.value.fields] == [field]
+    assert [error.path for error in caught.value.fields] == [field]
 
 
 async def test_a_text_that_cannot_be_kept_is_refused_in_words_for_a_model() -> None:
@@ -108,13 +108,13 @@ async def test_recall_returns_as_many_as_asked_for() -> None:
 
 @pytest.mark.spec("G10")
 @pytest.mark.parametrize(
-    ("held", "allowed"),
+    ("permissions", "allowed"),
     [((), ()), ((READ,), ("recall",)), ((WRITE,), ("remember", "forget")), (BOTH, ("remember", "recall", "forget"))],
 )
-async def test_each_tool_needs_its_permission(held: tuple[str, ...], allowed: tuple[str, ...]) -> None:
-    given = {"remember": {"text": "x"}, "recall": {"query": "x"}, "forget": {"id": "x"}}
-    async with session_for(memory, permissions=held) as desk:
-        for name, arguments in given.items():
+async def test_each_tool_needs_its_permission(permissions: tuple[str, ...], allowed: tuple[str, ...]) -> None:
+    arguments_by_tool = {"remember": {"text": "x"}, "recall": {"query": "x"}, "forget": {"id": "x"}}
+    async with session_for(memory, permissions=permissions) as desk:
+        for name, arguments in arguments_by_tool.items():
             result = await desk.session.try_call(tool_of(memory, name), **arguments)
             assert result.success is (name in allowed)
             assert result.success or isinstance(result.error, PermissionDenied)
@@ -125,8 +125,8 @@ async def test_what_is_done_is_on_record_by_its_effect() -> None:
         await remember(desk.session, memory, "x")
         await recall(desk.session, memory, "x")
         await forget(desk.session, memory, "x")
-        kept = [(one.tool, one.effect, one.outcome) for one in await desk.records()]
-    assert kept == [
+        recorded = [(record.tool, record.effect, record.outcome) for record in await desk.records()]
+    assert recorded == [
         ("remember", "write", "succeeded"),
         ("recall", "read", "succeeded"),
         ("forget", "destructive", "succeeded"),

@@ -63,21 +63,21 @@ def test_a_report_is_this() -> None:
         (note(), "A thought without a topic."),
         (note(1, 3, topic=" brewing "), "Both agree [3] on this,\nand the second line says so."),
     ]
-    known = [
+    sources = [
         source(1, "Green tea"),
         source(2, "<b>Bold</b> [x](y)"),
         source(3, "Third", "https://example.org/a <b>"),
         source(4, "Fourth"),
     ]
-    assert report_of("On *tea*", noted, known, topics_of([one for one, _ in noted])) == GOLDEN
+    assert report_of("On *tea*", noted, sources, topics_of([entry for entry, _ in noted])) == GOLDEN
 
 
 @pytest.mark.spec("P18")
 def test_a_report_of_nothing_says_so() -> None:
     assert report_of("Research", [], [], []) == "# Research\n\nThere are no notes yet.\n"
     only = report_of("Research", [], [source(1, "Tea")], [])
-    listed = "- [1] Tea. <https://example.org/1>, fetched 2026-01-01.\n"
-    assert only.endswith(f"There are no notes yet.\n\n## Gathered, but not cited\n\n{listed}")
+    listing = "- [1] Tea. <https://example.org/1>, fetched 2026-01-01.\n"
+    assert only.endswith(f"There are no notes yet.\n\n## Gathered, but not cited\n\n{listing}")
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ def test_what_looks_like_a_link_is_read_in_a_time_that_grows_with_it(text: str) 
     ],
 )
 def test_a_number_that_no_source_has_is_refused(numbers: list[int], count: int, message: str) -> None:
-    known = [source(number, "x") for number in range(1, count + 1)]
+    sources = [source(number, "x") for number in range(1, count + 1)]
     with pytest.raises(ToolError, match=f"^{message}$") as refused:
-        check_known(numbers, known)
+        check_known(numbers, sources)
     assert refused.value.code == "unknown_source"
-    check_known(range(1, count + 1), known)
+    check_known(range(1, count + 1), sources)
 
 
 @pytest.mark.spec("P18")
@@ -174,7 +174,7 @@ def test_a_note_cannot_leave_its_item_nor_change_what_others_cite(text: str, ite
 
 
 @pytest.mark.parametrize(
-    ("title", "shown"),
+    ("title", "rendered"),
     [
         ("See https://evil.example/x", "See https: //evil.example/x"),
         ("HTTP://a ://b", "HTTP: //a : //b"),
@@ -182,9 +182,9 @@ def test_a_note_cannot_leave_its_item_nor_change_what_others_cite(text: str, ite
         ("Time: 10://", "Time: 10: //"),
     ],
 )
-def test_a_title_has_nothing_that_becomes_a_link(title: str, shown: str) -> None:
-    assert escaped(title) == shown
-    assert f"- [1] {shown}. <https://example.org/1>" in report_of("x", [], [source(1, title)], [])
+def test_a_title_has_nothing_that_becomes_a_link(title: str, rendered: str) -> None:
+    assert escaped(title) == rendered
+    assert f"- [1] {rendered}. <https://example.org/1>" in report_of("x", [], [source(1, title)], [])
 
 
 def test_a_source_that_is_called_by_its_url_is_named_once() -> None:
@@ -194,7 +194,7 @@ def test_a_source_that_is_called_by_its_url_is_named_once() -> None:
 
 @pytest.mark.spec("P18")
 @pytest.mark.parametrize(
-    ("asked", "answered", "shown"),
+    ("requested_url", "answered", "suffix"),
     [
         ("https://a.example/x", None, ""),
         ("https://a.example/x", "https://a.example/y", ""),
@@ -205,15 +205,17 @@ def test_a_source_that_is_called_by_its_url_is_named_once() -> None:
         ("http://[2001:db8::1]/", "http://[2001:db8::2]/", ", answered by <http://[2001:db8::2]/>"),
     ],
 )
-def test_a_source_says_who_answered_where_that_is_somebody_else(asked: str, answered: str | None, shown: str) -> None:
-    found = source(1, "Tea", asked).model_copy(update={"answered_by": answered})
-    assert f"- [1] Tea. <{asked}>{shown}, fetched 2026-01-01.\n" in report_of("x", [], [found], [])
+def test_a_source_says_who_answered_where_that_is_somebody_else(
+    requested_url: str, answered: str | None, suffix: str
+) -> None:
+    tea_source = source(1, "Tea", requested_url).model_copy(update={"answered_by": answered})
+    assert f"- [1] Tea. <{requested_url}>{suffix}, fetched 2026-01-01.\n" in report_of("x", [], [tea_source], [])
 
 
 @given(st.text(max_size=60))
 def test_a_title_is_one_line_and_opens_nothing(title: str) -> None:
-    shown = escaped(title)
-    assert len(shown.splitlines()) <= 1
-    bare = shown.replace("\\\\", "")
+    rendered = escaped(title)
+    assert len(rendered.splitlines()) <= 1
+    bare = rendered.replace("\\\\", "")
     for special in "`*_[]<>#|~&":
         assert bare.count(special) == bare.count(f"\\{special}")

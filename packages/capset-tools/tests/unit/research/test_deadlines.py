@@ -34,9 +34,9 @@ async def seconds(capability: Capability[Research, ResearchConfig]) -> tuple[flo
 async def test_a_source_has_the_time_of_its_fetching_and_some_to_be_kept(
     over: Capability[WebFetch, WebFetchConfig] | CapabilityRef[WebFetch, WebFetchConfig],
 ) -> None:
-    fetching, kept = await seconds(research_over(over))
+    fetching, total = await seconds(research_over(over))
     assert fetching is not None
-    assert kept == fetching + 40
+    assert total == fetching + 40
 
 
 @pytest.mark.spec("P18")

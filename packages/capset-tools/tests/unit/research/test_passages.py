@@ -18,10 +18,10 @@ spaces = st.sampled_from([" ", "\n", "\n\n", "\n \n\n", ". ", "\t"])
 def test_passages_are_bounded_and_leave_nothing_out(parts: list[tuple[str, str]]) -> None:
     text = clean("".join(word + space for word, space in parts))
     passages = passages_of(text)
-    assert all(0 < len(one) <= PASSAGE and one == one.strip() for one in passages)
+    assert all(0 < len(passage) <= PASSAGE and passage == passage.strip() for passage in passages)
     assert "".join("".join(passages).split()) == "".join(text.split())
-    for one, other in pairwise(passages):
-        assert len(one) + len(other) > PASSAGE // 2, "what fits together stands together"
+    for passage, other in pairwise(passages):
+        assert len(passage) + len(other) > PASSAGE // 2, "what fits together stands together"
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,6 @@ def test_the_first_heading_is_found(text: str, heading: str | None) -> None:
     ids=["hashes", "closing", "headings", "links", "blanks"],
 )
 def test_no_text_keeps_us_for_long(text: str) -> None:
-    kept = kept_of(text, 1_000_000)
-    assert (len(kept.text), kept.is_whole) == (len(text[:1_000_000].strip()), len(text) <= 1_000_000)
-    assert kept.sha256 == sha256(text.encode()).hexdigest()
+    excerpt = kept_of(text, 1_000_000)
+    assert (len(excerpt.text), excerpt.is_whole) == (len(text[:1_000_000].strip()), len(text) <= 1_000_000)
+    assert excerpt.sha256 == sha256(text.encode()).hexdigest()

@@ -31,26 +31,28 @@ def test_it_does_what_a_file_system_does(steps: list[tuple[str, str, str | bytes
         root = Path(folder) / "w"
         (root / "a").mkdir(parents=True)
         (root / "a" / "b").write_bytes(b"1")
-        for what, path, other in steps:
-            assert in_tree(tree, what, PurePosixPath("/w", path), other) == on_disk(root, what, path, other), (
-                what,
+        for operation, path, other in steps:
+            assert in_tree(tree, operation, PurePosixPath("/w", path), other) == on_disk(
+                root, operation, path, other
+            ), (
+                operation,
                 path,
             )
-        real = {f"/w/{one.relative_to(root)}": one.read_bytes() for one in root.rglob("*") if one.is_file()}
-        folders = {f"/w/{one.relative_to(root)}" for one in root.rglob("*") if one.is_dir()}
+        real = {f"/w/{entry.relative_to(root)}": entry.read_bytes() for entry in root.rglob("*") if entry.is_file()}
+        folders = {f"/w/{entry.relative_to(root)}" for entry in root.rglob("*") if entry.is_dir()}
     assert {str(path): bytes(content) for path, content in tree.files.items()} == real
     assert {str(path) for path in tree.folders} == folders | {"/", "/w", "/tmp"}
 
 
-def in_tree(tree: FileTree, what: str, path: PurePosixPath, other: str | bytes) -> object:
+def in_tree(tree: FileTree, operation: str, path: PurePosixPath, other: str | bytes) -> object:
     try:
-        match what, other:
+        match operation, other:
             case "write", bytes():
                 return tree.write(path, other)
             case "append", bytes():
                 return tree.write(path, other, append=True)
             case "mkdir" | "parents", _:
-                return tree.mkdir(path, parents=what == "parents", exist_ok=what == "parents")
+                return tree.mkdir(path, parents=operation == "parents", exist_ok=operation == "parents")
             case "rename", str():
                 return tree.rename(path, PurePosixPath("/w", other))
             case "read", _:
@@ -58,30 +60,30 @@ def in_tree(tree: FileTree, what: str, path: PurePosixPath, other: str | bytes) 
             case "names", _:
                 return tree.names(path)
             case _:
-                return tree.unlink(path) if what == "unlink" else tree.rmdir(path)
+                return tree.unlink(path) if operation == "unlink" else tree.rmdir(path)
     except OSError as error:
         return failed(error)
 
 
-def on_disk(root: Path, what: str, path: str, other: str | bytes) -> object:
+def on_disk(root: Path, operation: str, path: str, other: str | bytes) -> object:
     place = root / path
     try:
-        match what, other:
+        match operation, other:
             case "write" | "append", bytes():
-                with place.open("wb" if what == "write" else "ab") as file:
+                with place.open("wb" if operation == "write" else "ab") as file:
                     file.write(other)
                 return None
             case "mkdir" | "parents", _:
-                return place.mkdir(parents=what == "parents", exist_ok=what == "parents")
+                return place.mkdir(parents=operation == "parents", exist_ok=operation == "parents")
             case "rename", str():
                 place.rename(root / other)
                 return None
             case "read", _:
                 return place.read_bytes()
             case "names", _:
-                return sorted(one.name for one in place.iterdir())
+                return sorted(child.name for child in place.iterdir())
             case _:
-                return place.unlink() if what == "unlink" else place.rmdir()
+                return place.unlink() if operation == "unlink" else place.rmdir()
     except OSError as error:
         return failed(error)
 

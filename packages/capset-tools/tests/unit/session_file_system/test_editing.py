@@ -165,11 +165,11 @@ async def test_a_large_file_is_edited_all_the_same() -> None:
     ],
 )
 async def test_what_cannot_be_edited_is_refused(arguments: dict[str, Any], error: type[Exception]) -> None:
-    given: dict[str, Any] = {"path": "/a", **arguments}
+    call_arguments: dict[str, Any] = {"path": "/a", **arguments}
     async with session_of(session_file_system, *FILES) as session:
         await session.files.write("/a", b"a")
         with pytest.raises(error):
-            await session.call(edit_file, **given)
+            await session.call(edit_file, **call_arguments)
         assert (await session.files.read("/a"))[1] == b"a"
 
 
@@ -235,10 +235,10 @@ async def test_who_is_never_let_through_is_told_so_in_the_end() -> None:
 
 
 @pytest.mark.spec("G10")
-@pytest.mark.parametrize("held", FILES)
-async def test_editing_needs_both_permissions_since_its_errors_tell_what_there_is(held: str) -> None:
-    (missing,) = set(FILES) - {held}
-    async with session_of(session_file_system, held) as session:
+@pytest.mark.parametrize("permission", FILES)
+async def test_editing_needs_both_permissions_since_its_errors_tell_what_there_is(permission: str) -> None:
+    (missing,) = set(FILES) - {permission}
+    async with session_of(session_file_system, permission) as session:
         await session.files.write("/a", b"a")
         with pytest.raises(PermissionDenied, match=missing):
             await session.call(edit_file, path="/a", old_text="a", new_text="b")

@@ -35,8 +35,8 @@ names = st.text(alphabet="ab.[]!-^\\*?é\n", min_size=1, max_size=6)
     ],
 )
 def test_what_a_glob_means(glob: str, matching: list[str], others: list[str]) -> None:
-    wanted = path_filter(glob)
-    assert [path for path in (*matching, *others) if wanted(path)] == matching
+    matches = path_filter(glob)
+    assert [path for path in (*matching, *others) if matches(path)] == matching
 
 
 @given(names, st.text(alphabet="ab.é*?", max_size=6), names)

@@ -26,13 +26,13 @@ def expected(pattern: str, text: str, context: int) -> list[LineHit]:
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
-    found: list[LineHit] = []
+    line_hits: list[LineHit] = []
     for index, line in enumerate(lines):
         if match := re.search(pattern, line, re.ASCII):
             before = tuple(lines[max(0, index - context) : index])
             after = tuple(lines[index + 1 : index + 1 + context])
-            found.append(LineHit(index + 1, match.start() + 1, line, before, after))
-    return found
+            line_hits.append(LineHit(index + 1, match.start() + 1, line, before, after))
+    return line_hits
 
 
 @pytest.mark.spec("P24")

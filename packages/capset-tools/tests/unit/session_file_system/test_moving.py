@@ -12,7 +12,7 @@ WRITE = FILES[1]
 
 
 async def paths(session: Session) -> list[str]:
-    return [one.path for one in await session.files.list("/", recursive=True) if not one.is_directory]
+    return [stat.path for stat in await session.files.list("/", recursive=True) if not stat.is_directory]
 
 
 @pytest.mark.spec("P22")

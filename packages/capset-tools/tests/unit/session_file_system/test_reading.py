@@ -22,8 +22,8 @@ LINES = "one\ntwo\r\nthree\u2028still three\n\nfive"
 async def test_a_text_comes_whole_as_it_is() -> None:
     async with session_of(session_file_system, READ) as session:
         await session.files.write("/docs/a.txt", LINES.encode())
-        found = await session.call(read_file, path="/docs//./a.txt")
-    assert found == {
+        part = await session.call(read_file, path="/docs//./a.txt")
+    assert part == {
         "path": "/docs/a.txt",
         "content": LINES,
         "encoding": "text",
@@ -43,10 +43,10 @@ async def test_a_text_comes_whole_as_it_is() -> None:
 async def test_what_is_not_text_comes_as_base64(data: bytes) -> None:
     async with session_of(session_file_system, READ) as session:
         await session.files.write("/b", data)
-        found = await session.call(read_file, path="/b")
-    assert (found["encoding"], found["unit"], found["total"]) == ("base64", "bytes", len(data))
-    assert base64.b64decode(found["content"]) == data
-    assert found["size_bytes"] == len(data)
+        part = await session.call(read_file, path="/b")
+    assert (part["encoding"], part["unit"], part["total"]) == ("base64", "bytes", len(data))
+    assert base64.b64decode(part["content"]) == data
+    assert part["size_bytes"] == len(data)
 
 
 @pytest.mark.spec("P23")
@@ -67,18 +67,18 @@ async def test_offset_and_limit_count_lines_of_text(
 ) -> None:
     async with session_of(session_file_system, READ) as session:
         await session.files.write("/a.txt", LINES.encode())
-        found = await session.call(read_file, path="/a.txt", offset=offset, limit=limit)
-    assert (found["content"], found["offset"], found["next_offset"]) == (content, offset, next_offset)
-    assert found["size_bytes"] == len(LINES.encode())
+        part = await session.call(read_file, path="/a.txt", offset=offset, limit=limit)
+    assert (part["content"], part["offset"], part["next_offset"]) == (content, offset, next_offset)
+    assert part["size_bytes"] == len(LINES.encode())
 
 
 @pytest.mark.spec("P23")
 async def test_offset_and_limit_count_bytes_of_anything_else() -> None:
     async with session_of(session_file_system, READ) as session:
         await session.files.write("/b", b"\xff0123456789")
-        found = await session.call(read_file, path="/b", offset=1, limit=4)
-    assert base64.b64decode(found["content"]) == b"0123"
-    assert (found["encoding"], found["total"], found["next_offset"]) == ("base64", 11, 5)
+        part = await session.call(read_file, path="/b", offset=1, limit=4)
+    assert base64.b64decode(part["content"]) == b"0123"
+    assert (part["encoding"], part["total"], part["next_offset"]) == ("base64", 11, 5)
 
 
 @pytest.mark.spec("P23")
@@ -94,9 +94,9 @@ async def test_an_offset_beyond_the_end_is_an_error(data: bytes, has: str) -> No
 async def test_large_files_are_cut_all_the_same(data: bytes) -> None:
     async with session_of(session_file_system, READ) as session:
         await session.files.write("/large", data)
-        found = await session.call(read_file, path="/large", offset=2, limit=1)
-    assert found["content"] == ("line\n" if found["encoding"] == "text" else "/w==")
-    assert found["next_offset"] == 3
+        part = await session.call(read_file, path="/large", offset=2, limit=1)
+    assert part["content"] == ("line\n" if part["encoding"] == "text" else "/w==")
+    assert part["next_offset"] == 3
 
 
 @pytest.mark.spec("P23")

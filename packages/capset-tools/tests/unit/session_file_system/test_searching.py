@@ -30,9 +30,9 @@ async def fill(session: Session, files: Mapping[str, str | bytes]) -> None:
 async def test_matches_have_line_column_and_text() -> None:
     async with session_of(session_file_system, READ) as session:
         await fill(session, {"/poems/rose.txt": POEM})
-        found = await session.call(grep_files, pattern="rose")
+        report = await session.call(grep_files, pattern="rose")
     match = {"path": "/poems/rose.txt", "before": [], "after": []}
-    assert found == {
+    assert report == {
         "pattern": "rose",
         "matches": [
             {**match, "line": 1, "column": 3, "text": "A rose is"},
@@ -64,37 +64,39 @@ async def test_matches_have_line_column_and_text() -> None:
 async def test_patterns_match_within_lines(pattern: str, lines: list[int]) -> None:
     async with session_of(session_file_system, READ) as session:
         await fill(session, {"/a": POEM})
-        found = await session.call(grep_files, pattern=pattern)
-    assert [match["line"] for match in found["matches"]] == lines
+        report = await session.call(grep_files, pattern=pattern)
+    assert [match["line"] for match in report["matches"]] == lines
 
 
 @pytest.mark.spec("P24")
 async def test_context_lines_surround_a_match() -> None:
     async with session_of(session_file_system, READ) as session:
         await fill(session, {"/a": "1\n2\nx\n4\nx\n6\n"})
-        found = await session.call(grep_files, pattern="x", context_lines=2)
-    assert [(match["before"], match["after"]) for match in found["matches"]] == [
+        report = await session.call(grep_files, pattern="x", context_lines=2)
+    assert [(match["before"], match["after"]) for match in report["matches"]] == [
         (["1", "2"], ["4", "x"]),
         (["x", "4"], ["6"]),
     ]
 
 
 @pytest.mark.spec("P24")
-@pytest.mark.parametrize(("most", "count", "truncated"), [(1, 1, True), (4, 4, True), (5, 5, False), (6, 5, False)])
-async def test_matches_are_bounded(most: int, count: int, truncated: bool) -> None:
+@pytest.mark.parametrize(
+    ("max_matches", "count", "truncated"), [(1, 1, True), (4, 4, True), (5, 5, False), (6, 5, False)]
+)
+async def test_matches_are_bounded(max_matches: int, count: int, truncated: bool) -> None:
     async with session_of(session_file_system, READ) as session:
         await fill(session, {"/a": "x\nx\n", "/b": "x\nx\nx", "/c": "y"})
-        found = await session.call(grep_files, pattern="x", max_matches=most)
-    assert (found["match_count"], len(found["matches"]), found["truncated"]) == (count, count, truncated)
-    assert found["files_searched"] == (3 if not truncated else 1 if most == 1 else 2)
+        report = await session.call(grep_files, pattern="x", max_matches=max_matches)
+    assert (report["match_count"], len(report["matches"]), report["truncated"]) == (count, count, truncated)
+    assert report["files_searched"] == (3 if not truncated else 1 if max_matches == 1 else 2)
 
 
 @pytest.mark.spec("P24")
 async def test_a_hundred_matches_are_given_unless_told_otherwise() -> None:
     async with session_of(session_file_system, READ) as session:
         await fill(session, {"/a": "x\n" * 150})
-        found = await session.call(grep_files, pattern="x")
-    assert (found["match_count"], found["truncated"]) == (100, True)
+        report = await session.call(grep_files, pattern="x")
+    assert (report["match_count"], report["truncated"]) == (100, True)
 
 
 @pytest.mark.spec("P24")
@@ -111,17 +113,17 @@ async def test_a_hundred_matches_are_given_unless_told_otherwise() -> None:
 async def test_a_glob_chooses_the_files(glob: str | None, paths: list[str]) -> None:
     async with session_of(session_file_system, READ) as session:
         await fill(session, dict.fromkeys(["/docs/c.md", "/docs/b.txt", "/a.txt"], "x"))
-        found = await session.call(grep_files, pattern="x", path_pattern=glob)
-    assert [match["path"] for match in found["matches"]] == paths
-    assert found["files_searched"] == len(paths)
+        report = await session.call(grep_files, pattern="x", path_pattern=glob)
+    assert [match["path"] for match in report["matches"]] == paths
+    assert report["files_searched"] == len(paths)
 
 
 async def test_what_is_not_text_is_passed_over_and_counted() -> None:
     async with session_of(session_file_system, READ) as session:
         await fill(session, {"/bin": b"x\xff", "/nul": b"x\0", "/text": "x", "/empty": ""})
-        found = await session.call(grep_files, pattern="x|^$")
-    assert [match["path"] for match in found["matches"]] == ["/text"]
-    assert (found["files_searched"], found["files_skipped"]) == (2, 2)
+        report = await session.call(grep_files, pattern="x|^$")
+    assert [match["path"] for match in report["matches"]] == ["/text"]
+    assert (report["files_searched"], report["files_skipped"]) == (2, 2)
 
 
 @pytest.mark.spec("P24")
@@ -205,9 +207,9 @@ async def test_a_file_that_goes_during_the_search_is_left_out() -> None:
     async with meddled() as (session, meddling):
         await fill(session, {"/a": "x", "/b": "x", "/c": "x"})
         meddling.before["read_many"] = lambda: session.files.delete("/b")
-        found = await session.call(grep_files, pattern="x")
-    assert [match["path"] for match in found["matches"]] == ["/a", "/c"]
-    assert found["files_searched"] == 2
+        report = await session.call(grep_files, pattern="x")
+    assert [match["path"] for match in report["matches"]] == ["/a", "/c"]
+    assert report["files_searched"] == 2
 
 
 @pytest.mark.spec("P24")
@@ -248,15 +250,15 @@ async def test_a_file_larger_than_memory_for_it_is_searched_in_parts() -> None:
             session,
             {"/a.log": lines, "/b.bin": lines + b"\0", "/c.log": b"x" * (BATCH_BYTES + 1), "/d.txt": "00329998: small"},
         )
-        found = await session.call(grep_files, pattern="^0032999[89]", context_lines=1)
-        assert [(match["path"], match["line"]) for match in found["matches"]] == [
+        report = await session.call(grep_files, pattern="^0032999[89]", context_lines=1)
+        assert [(match["path"], match["line"]) for match in report["matches"]] == [
             ("/a.log", 329_999),
             ("/a.log", 330_000),
             ("/d.txt", 1),
         ]
-        assert found["matches"][0]["before"] == ["00329997: a line of the log"]
-        assert found["matches"][0]["after"] == ["00329999: a line of the log"]
-        assert (found["files_searched"], found["files_skipped"]) == (2, 2)
+        assert report["matches"][0]["before"] == ["00329997: a line of the log"]
+        assert report["matches"][0]["after"] == ["00329999: a line of the log"]
+        assert (report["files_searched"], report["files_skipped"]) == (2, 2)
 
 
 @given(st.lists(st.integers(0, 2 * BATCH_BYTES) | st.integers(0, BATCH_BYTES // 4), max_size=40))

@@ -63,16 +63,16 @@ async def test_what_is_read_only_refuses_and_so_does_the_tree_that_holds_it() ->
             assert "read-only" in result.error.message
         assert (await session.call(stat_file, path="/docs/inner/guide.md")).get("is_readonly") is True
         assert await session.call(delete_file, path="/", recursive=True) == {"path": "/", "deleted": True}
-        listed = await session.call(list_directory, recursive=True)
-    assert [one["path"] for one in listed["entries"]] == ["/docs", "/docs/inner", "/docs/inner/guide.md"]
+        listing = await session.call(list_directory, recursive=True)
+    assert [entry["path"] for entry in listing["entries"]] == ["/docs", "/docs/inner", "/docs/inner/guide.md"]
 
 
 @pytest.mark.spec("P22")
 async def test_parents_are_created() -> None:
     async with session_of(session_file_system, *FILES) as session:
         await session.call(write_file, path="/a/b/c.txt", content="x")
-        listed = await session.call(list_directory, recursive=True)
-    assert [(entry["path"], entry["is_directory"]) for entry in listed["entries"]] == [
+        listing = await session.call(list_directory, recursive=True)
+    assert [(entry["path"], entry["is_directory"]) for entry in listing["entries"]] == [
         ("/a", True),
         ("/a/b", True),
         ("/a/b/c.txt", False),
@@ -84,10 +84,10 @@ async def test_base64_stands_for_bytes() -> None:
     data = bytes(range(256))
     async with session_of(session_file_system, *FILES) as session:
         content = base64.b64encode(data).decode()
-        written = await session.call(write_file, path="/b", content=content, encoding="base64")
+        saved_file = await session.call(write_file, path="/b", content=content, encoding="base64")
         read = await session.call(read_file, path="/b")
         assert (await session.files.read("/b"))[1] == data
-    assert written["size_bytes"] == 256
+    assert saved_file["size_bytes"] == 256
     assert (read["content"], read["encoding"]) == (content, "base64")
 
 
@@ -161,8 +161,8 @@ async def test_a_full_directory_needs_recursive() -> None:
         assert (await session.call(delete_file, path="/d/e"))["deleted"]
         await session.files.write("/d/e/f", b"")
         assert (await session.call(delete_file, path="/d", recursive=True))["deleted"]
-        listed = await session.call(list_directory, recursive=True)
-    assert [entry["path"] for entry in listed["entries"]] == ["/dd"]
+        listing = await session.call(list_directory, recursive=True)
+    assert [entry["path"] for entry in listing["entries"]] == ["/dd"]
 
 
 @pytest.mark.spec("P23")
@@ -191,11 +191,11 @@ async def test_a_session_never_sees_the_files_of_another() -> None:
     agent, principal = Agent("tester", uses=[session_file_system]), Principal("user-1", permissions=FILES)
     async with (
         Kernel(store="memory://") as kernel,
-        kernel.open(agent, principal=principal) as one,
+        kernel.open(agent, principal=principal) as session,
         kernel.open(agent, principal=principal) as other,
     ):
-        await one.call(write_file, path="/mine", content="secret")
+        await session.call(write_file, path="/mine", content="secret")
         assert not (await other.call(stat_file, path="/mine"))["exists"]
         assert (await other.call(list_directory, recursive=True))["count"] == 0
         assert not (await other.call(delete_file, path="/mine"))["deleted"]
-        assert (await one.call(read_file, path="/mine"))["content"] == "secret"
+        assert (await session.call(read_file, path="/mine"))["content"] == "secret"

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.spec("P28")
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_says_what_is_written_down(page: Path) -> None:
-    for file, said in conversions(page):
-        assert said == file.read_text("utf-8"), f"{file.name}: see tests/helpers/tools/web_fetch/regenerate.py"
+    for file, converted in conversions(page):
+        assert converted == file.read_text("utf-8"), f"{file.name}: see tests/helpers/tools/web_fetch/regenerate.py"
 
 
 def test_every_page_has_its_conversions() -> None:
@@ -50,10 +50,14 @@ def test_spans_keep_columns_in_line() -> None:
 
 
 def test_a_row_has_an_end_and_loses_nothing() -> None:
-    said = markdown_of("<table><tr>" + "".join(f"<td>{number}</td>" for number in range(150)) + "</table>after", BASE)
-    assert said.splitlines()[0].count("|") == 101
-    assert [word for word in said.replace("|", " ").split() if word.isdigit()] == [str(number) for number in range(150)]
-    assert said.endswith("\n\nafter")
+    markdown = markdown_of(
+        "<table><tr>" + "".join(f"<td>{number}</td>" for number in range(150)) + "</table>after", BASE
+    )
+    assert markdown.splitlines()[0].count("|") == 101
+    assert [word for word in markdown.replace("|", " ").split() if word.isdigit()] == [
+        str(number) for number in range(150)
+    ]
+    assert markdown.endswith("\n\nafter")
 
 
 def test_blank_lines_are_at_most_one_in_code_too() -> None:
@@ -62,32 +66,32 @@ def test_blank_lines_are_at_most_one_in_code_too() -> None:
 
 def test_scripts_in_code_are_not_code() -> None:
     html = '<pre>a\n<script>document.write("</pre>x")</script>  b<br>c<style>d</style><!-- e --></pre>f'
-    for said in (markdown_of(html, BASE), text_of(html, BASE)):
-        assert "write" not in said
-        assert "d" not in said
-        assert "e" not in said
+    for converted in (markdown_of(html, BASE), text_of(html, BASE)):
+        assert "write" not in converted
+        assert "d" not in converted
+        assert "e" not in converted
     assert markdown_of("<pre>a\n  <script>x()</script>b</pre>", BASE) == "```\na\n  b\n```"
 
 
 def test_text_that_is_too_deep_is_still_said() -> None:
     for tag in ("div", "blockquote", "b", "ul><li", "table><tr><td"):
-        said = markdown_of(f"<p>before</p>{f'<{tag}>' * 500}inside", BASE)
-        assert said.startswith("before")
-        assert said.rstrip("|-* \n").endswith("inside")
+        markdown = markdown_of(f"<p>before</p>{f'<{tag}>' * 500}inside", BASE)
+        assert markdown.startswith("before")
+        assert markdown.rstrip("|-* \n").endswith("inside")
 
 
 def test_a_long_page_is_said_from_its_beginning_to_its_end() -> None:
     count = 3 * PIECE_TAGS
-    for said in (f(f"<div>{'<p>word here</p>' * count}</div><p>end", BASE) for f in (markdown_of, text_of)):
-        assert said == "\n\n".join(["word here"] * count) + "\n\nend"
+    for converted in (f(f"<div>{'<p>word here</p>' * count}</div><p>end", BASE) for f in (markdown_of, text_of)):
+        assert converted == "\n\n".join(["word here"] * count) + "\n\nend"
 
 
 def test_long_text_and_long_code_lose_no_word() -> None:
     words = " ".join(f"word{number}" for number in range(PIECE_CHARACTERS // 3))
     assert markdown_of(f"<p>{words}</p>", BASE).split() == words.split()
     lines = "\n".join(f"    line {number}" for number in range(PIECE_CHARACTERS // 4))
-    said = markdown_of(f"<pre>{lines}</pre>", BASE).replace("```\n\n```\n", "").splitlines()
-    assert said == ["```", *lines.splitlines(), "```"]
+    output_lines = markdown_of(f"<pre>{lines}</pre>", BASE).replace("```\n\n```\n", "").splitlines()
+    assert output_lines == ["```", *lines.splitlines(), "```"]
 
 
 @pytest.mark.nightly
@@ -103,9 +107,9 @@ def test_long_text_and_long_code_lose_no_word() -> None:
     ],
 )
 def test_what_is_too_large_is_cut_and_says_so(html: str) -> None:
-    said = markdown_of(html, BASE)
-    assert said.endswith(CUT.strip())
-    assert len(said) <= MAX_CONVERTED + len(CUT)
+    markdown = markdown_of(html, BASE)
+    assert markdown.endswith(CUT.strip())
+    assert len(markdown) <= MAX_CONVERTED + len(CUT)
 
 
 def test_what_is_not_cut_does_not_say_so() -> None:

@@ -39,10 +39,10 @@ MARKUP: Final = st.lists(PARTS, max_size=40).map("".join)
 
 @given(st.one_of(MARKUP, st.text(), st.binary().map(lambda raw: raw.decode("latin-1"))))
 def test_no_page_fails_and_white_space_is_kept_in_bounds(html: str) -> None:
-    for said in (markdown_of(html, BASE), text_of(html, BASE)):
-        assert "\n\n\n" not in said
-        assert not [line for line in said.split("\n") if line != line.rstrip()]
-        assert said == said.strip("\n")
+    for converted in (markdown_of(html, BASE), text_of(html, BASE)):
+        assert "\n\n\n" not in converted
+        assert not [line for line in converted.split("\n") if line != line.rstrip()]
+        assert converted == converted.strip("\n")
 
 
 @given(MARKUP)
@@ -54,8 +54,8 @@ def test_a_page_is_always_converted_to_the_same(html: str) -> None:
 def test_what_is_not_read_is_not_said(before: str, name: str, after: str) -> None:
     # No tag, attribute or comment of what is before goes on into it; whatever element does may hide more, not show it.
     html = f"{before}'\">--><{name} a='>'>unread()</{name.lower()} >{after}"
-    for said in (markdown_of(html, BASE), text_of(html, BASE)):
-        assert "unread()" not in said
+    for converted in (markdown_of(html, BASE), text_of(html, BASE)):
+        assert "unread()" not in converted
 
 
 LINK: Final = re.compile(r"(?<!\\)\]\(([^)]*)\)")
@@ -69,6 +69,6 @@ ADDRESSES: Final = st.text(st.characters(exclude_characters="\"'<>&"), max_size=
 
 @given(st.lists(ADDRESSES, max_size=5))
 def test_every_link_is_absolute_and_goes_to_a_place(addresses: list[str]) -> None:
-    said = markdown_of(" ".join(f'<a href="{address}">t</a>' for address in addresses), BASE)
-    for address in LINK.findall(said):
+    markdown = markdown_of(" ".join(f'<a href="{address}">t</a>' for address in addresses), BASE)
+    for address in LINK.findall(markdown):
         assert re.match(r"(https?://[^/?#\s]+|mailto:|tel:)[^\s<>()]*\Z", address, re.IGNORECASE), address

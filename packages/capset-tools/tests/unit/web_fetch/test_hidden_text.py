@@ -76,7 +76,7 @@ def test_every_element_shows_what_it_does_not_hide(name: str) -> None:
 
 @pytest.mark.parametrize("hiding", HIDING)
 @pytest.mark.parametrize(
-    ("html", "left"),
+    ("html", "visible"),
     [
         ("<table H><tr><td>secret</table>two", "two"),
         ("<table><caption H>secret</caption><tr><td>one<td>two</table>", "one two"),
@@ -100,13 +100,13 @@ def test_every_element_shows_what_it_does_not_hide(name: str) -> None:
         ("<pre H>secret</pre>two", "two"),
     ],
 )
-def test_tables_lists_code_and_images_show_nothing_hidden(html: str, left: str, hiding: str) -> None:
+def test_tables_lists_code_and_images_show_nothing_hidden(html: str, visible: str, hiding: str) -> None:
     html = html.replace(" H", f" {hiding}")
     assert "secret" not in said(html)
-    shown = text_of(html, BASE).replace("|", " ").replace("-", " ").split()
-    assert " ".join(shown).split() == left.split() or [one for one in shown if not one.strip(".").isdigit()] == [
-        one for one in left.split() if not one.strip(".").isdigit()
-    ]
+    shown_words = text_of(html, BASE).replace("|", " ").replace("-", " ").split()
+    assert " ".join(shown_words).split() == visible.split() or [
+        word for word in shown_words if not word.strip(".").isdigit()
+    ] == [word for word in visible.split() if not word.strip(".").isdigit()]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ ROWS: Final = 9_000
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("item", "said"),
+    ("item", "converted"),
     [
         ("<li>item {0}</li>", "item {0}"),
         ("<li>item {0}", "item {0}"),
@@ -30,28 +30,28 @@ ROWS: Final = 9_000
     ],
     ids=["plain", "without ends", "links", "links without ends"],
 )
-def test_a_long_list_is_numbered_from_its_first_item_to_its_last(item: str, said: str) -> None:
+def test_a_long_list_is_numbered_from_its_first_item_to_its_last(item: str, converted: str) -> None:
     items = "".join(item.format(number) for number in range(ITEMS))
-    numbered = [f"{number + 7}. {said.format(number)}" for number in range(ITEMS)]
+    numbered = [f"{number + 7}. {converted.format(number)}" for number in range(ITEMS)]
     assert markdown_of(f"<ol start=7>{items}</ol>end", BASE).split("\n") == [*numbered, "", "end"]
-    bullets = [f"- {said.format(number)}" for number in range(ITEMS)]
+    bullets = [f"- {converted.format(number)}" for number in range(ITEMS)]
     assert markdown_of(f"<ul>{items}</ul>", BASE).split("\n") == bullets
 
 
 def test_lists_within_a_long_list_have_numbers_of_their_own() -> None:
     items = "".join(f"<li>item {number}<ol><li>one<li>two</ol>" for number in range(PIECE_TAGS))
-    said = markdown_of(f"<ol>{items}</ol>", BASE)
-    assert re.findall(r"^(\d+)\. item (\d+)$", said, re.MULTILINE) == [
+    markdown = markdown_of(f"<ol>{items}</ol>", BASE)
+    assert re.findall(r"^(\d+)\. item (\d+)$", markdown, re.MULTILINE) == [
         (str(number + 1), str(number)) for number in range(PIECE_TAGS)
     ]
-    assert re.findall(r"^ +(\d\. \w+)$", said, re.MULTILINE) == ["1. one", "2. two"] * PIECE_TAGS
+    assert re.findall(r"^ +(\d\. \w+)$", markdown, re.MULTILINE) == ["1. one", "2. two"] * PIECE_TAGS
 
 
 def test_an_item_that_is_longer_than_a_piece_keeps_its_number() -> None:
-    said = markdown_of(f"<ol><li>one<li>{'word ' * PIECE_CHARACTERS}<li>three</ol>", BASE)
-    numbers = re.findall(r"^(\d+)\. ", said, re.MULTILINE)
+    markdown = markdown_of(f"<ol><li>one<li>{'word ' * PIECE_CHARACTERS}<li>three</ol>", BASE)
+    numbers = re.findall(r"^(\d+)\. ", markdown, re.MULTILINE)
     assert list(dict.fromkeys(numbers)) == ["1", "2", "3"]
-    assert said.endswith("3. three")
+    assert markdown.endswith("3. three")
 
 
 PLAIN: Final = "<tr><td>{0}</td><td>b</td><td>c</td></tr>"
@@ -73,12 +73,12 @@ PLAIN: Final = "<tr><td>{0}</td><td>b</td><td>c</td></tr>"
 def test_a_long_table_is_one_table(row: str, before: str, after: str) -> None:
     rows = "".join(row.format(number) for number in range(ROWS))
     html = f"{before}<table><tr><th>h<th>i<th>j</tr>{rows}</table>{after}"
-    said = markdown_of(html, BASE)
-    first = said.index("| h | i | j |\n")
-    table = said[first : said.rindex("|") + 1].split("\n")
+    markdown = markdown_of(html, BASE)
+    first = markdown.index("| h | i | j |\n")
+    table = markdown[first : markdown.rindex("|") + 1].split("\n")
     assert table[1].lstrip(" >") == "| --- | --- | --- |"
-    found = [re.fullmatch(r"[ >]*\| \[?(\d+)\]?[^|]* \| \*?b\*? \| c \|", line) for line in table[2:]]
-    assert [one and one[1] for one in found] == [str(number) for number in range(ROWS)]
+    matches = [re.fullmatch(r"[ >]*\| \[?(\d+)\]?[^|]* \| \*?b\*? \| c \|", line) for line in table[2:]]
+    assert [match and match[1] for match in matches] == [str(number) for number in range(ROWS)]
     assert [line.split("\t")[0] for line in text_of(html, BASE).split("\n") if line.endswith("\tb\tc")] == [
         str(number) for number in range(ROWS)
     ]
@@ -86,17 +86,17 @@ def test_a_long_table_is_one_table(row: str, before: str, after: str) -> None:
 
 def test_a_table_whose_first_row_is_longer_than_a_piece_has_one_head() -> None:
     words = " ".join(f"word{number}" for number in range(PIECE_CHARACTERS))
-    said = markdown_of(f"<table><tr><td>a<td>{words}<td>c<tr><td>d<td>e<td>f</table>", BASE)
-    assert said.count("\n| ---") == 1
-    assert said.replace("|", " ").replace("---", " ").split() == ["a", *words.split(), "c", "d", "e", "f"]
-    assert said.splitlines()[-1] == "| d | e | f |"
-    assert said.splitlines()[-2].startswith("|  | word")
+    markdown = markdown_of(f"<table><tr><td>a<td>{words}<td>c<tr><td>d<td>e<td>f</table>", BASE)
+    assert markdown.count("\n| ---") == 1
+    assert markdown.replace("|", " ").replace("---", " ").split() == ["a", *words.split(), "c", "d", "e", "f"]
+    assert markdown.splitlines()[-1] == "| d | e | f |"
+    assert markdown.splitlines()[-2].startswith("|  | word")
 
 
 def test_two_tables_stay_two() -> None:
     table = f"<table>{'<tr><td>a<td>b' * ROWS}</table>"
-    said = markdown_of(f"{table}{table}<table><tr><td>c</table>", BASE).split("\n\n")
-    assert said == [*["\n".join(["| a | b |", "| --- | --- |", *["| a | b |"] * (ROWS - 1)])] * 2, "| c |\n| --- |"]
+    tables = markdown_of(f"{table}{table}<table><tr><td>c</table>", BASE).split("\n\n")
+    assert tables == [*["\n".join(["| a | b |", "| --- | --- |", *["| a | b |"] * (ROWS - 1)])] * 2, "| c |\n| --- |"]
 
 
 CELLS: Final = st.lists(

@@ -54,7 +54,7 @@ class Composition:
     @cached_property
     def data(self) -> SessionData:
         """The resources and state of this block and all below, joined. Raises as ``compose`` does for a root."""
-        return collect_data(self.block, (one.merged for one in self._below_first(set())))
+        return collect_data(self.block, (composition.merged for composition in self._below_first(set())))
 
     @property
     def tools(self) -> Mapping[str, Installed]:
@@ -64,12 +64,12 @@ class Composition:
     @property
     def capabilities(self) -> tuple[AnyCapability, ...]:
         """The capabilities that contribute, in order."""
-        return tuple(dict.fromkeys(one.capability for one in self.chosen))
+        return tuple(dict.fromkeys(choice.capability for choice in self.chosen))
 
     @cached_property
     def mounts(self) -> Mapping[str, bytes]:
         """The content of every mounted file, by its path."""
-        return MappingProxyType({path: one.value for path, one in self.merged.files.items()})
+        return MappingProxyType({path: file.value for path, file in self.merged.files.items()})
 
     @cached_property
     def exposed(self) -> frozenset[Exposed]:
@@ -77,35 +77,39 @@ class Composition:
 
         A capability exposes its own; those of another with the same name elsewhere stay private.
         """
-        own: set[Exposed] = set()
-        for one in self.chosen:
-            names = one.capability.expose
-            for _, part in one.parts:
-                own |= {("resource", one.scope, one.name) for one in part.resources if one.name in names}
-                own |= {
+        entries: set[Exposed] = set()
+        for choice in self.chosen:
+            names = choice.capability.expose
+            for _, part in choice.parts:
+                entries |= {
+                    ("resource", resource.scope, resource.name) for resource in part.resources if resource.name in names
+                }
+                entries |= {
                     ("state", scope, name)
                     for scope, model in part.state.items()
                     for name in model.model_fields
                     if name in names
                 }
-        return frozenset(chain(own, *(child.exposed for child in self.children.values())))
+        return frozenset(chain(entries, *(child.exposed for child in self.children.values())))
 
     @cached_property
     def by_capability(self) -> Mapping[AnyCapability, Chosen]:
         """The first use of each capability."""
-        found = {one.capability: one for one in reversed(self.chosen)}
-        return MappingProxyType(found | {key.origin: one for key, one in found.items() if key.origin is not None})
+        first_uses = {choice.capability: choice for choice in reversed(self.chosen)}
+        return MappingProxyType(
+            first_uses | {key.origin: choice for key, choice in first_uses.items() if key.origin is not None}
+        )
 
     @property
     def instructions(self) -> tuple[str, ...]:
         """The capabilities' instructions in order, then the block's own."""
-        return tuple(one.value for one in self.merged.instructions)
+        return tuple(instruction.value for instruction in self.merged.instructions)
 
     @property
     def context(self) -> tuple[Contributed[ContextEntry], ...]:
         """The context entries: the block's own, then those of the capabilities in order."""
-        own = [one for one in self.merged.context if one.source.capability is None]
-        return (*own, *(one for one in self.merged.context if one.source.capability is not None))
+        block_entries = [entry for entry in self.merged.context if entry.source.capability is None]
+        return (*block_entries, *(entry for entry in self.merged.context if entry.source.capability is not None))
 
     @property
     def system_text(self) -> str:
@@ -119,7 +123,7 @@ class Composition:
         """
         ways: dict[Composition, tuple[str, ...]] = {}
         self._walk((), ways)
-        return tuple(chain.from_iterable(explain(one.merged, within) for one, within in ways.items()))
+        return tuple(chain.from_iterable(explain(composition.merged, within) for composition, within in ways.items()))
 
     def _walk(self, within: tuple[str, ...], ways: dict[Composition, tuple[str, ...]]) -> None:
         ways[self] = within
@@ -127,11 +131,11 @@ class Composition:
             if child not in ways:
                 child._walk((*within, self.block.name), ways)
 
-    def _below_first(self, seen: set[Composition]) -> Iterator[Composition]:
-        seen.add(self)
+    def _below_first(self, visited: set[Composition]) -> Iterator[Composition]:
+        visited.add(self)
         for child in self.children.values():
-            if child not in seen:
-                yield from child._below_first(seen)
+            if child not in visited:
+                yield from child._below_first(visited)
         yield self
 
 
@@ -154,9 +158,9 @@ def compose(block: Block, decided: Decided | None = None, *, within: SessionData
 
 
 def _compose(
-    block: Block, decided: Decided | None, known: dict[Block, Composition], within: tuple[str, ...]
+    block: Block, decided: Decided | None, compositions: dict[Block, Composition], within: tuple[str, ...]
 ) -> Composition:
-    """Compose a block and those inside it, each once: ``known`` caches the results."""
+    """Compose a block and those inside it, each once: ``compositions`` caches the results."""
     if len(within) > MAX_LEVELS:
         raise DefinitionError(
             f"{within[0]!r} has blocks nested more than {MAX_LEVELS} levels deep: {' → '.join(within[:6])} …",
@@ -165,20 +169,23 @@ def _compose(
     resolved = resolve(block, decided)
     itself = Level(block.name, block.part.policies, block.part.hooks)
     contributions = [
-        Contribution(source, part, ToolNames(one.names, one.prefix), (itself, _level(one.capability)))
-        for one in resolved.chosen
-        for source, part in one.parts
+        Contribution(source, part, ToolNames(choice.names, choice.prefix), (itself, _level(choice.capability)))
+        for choice in resolved.chosen
+        for source, part in choice.parts
     ]
     merged = merge(
         block.name, block.kind, (*contributions, Contribution(ContributionSource((block.name,)), block.part))
     )
     check_routes(merged.tools, resolved.chosen)
     _check_static_context(merged)
-    blocks = (*block.children.values(), *(one.tool.block for one in merged.tools.values() if one.tool.block))
+    blocks = (
+        *block.children.values(),
+        *(installed.tool.block for installed in merged.tools.values() if installed.tool.block),
+    )
     for child in blocks:
-        if child not in known:
-            known[child] = _compose(child, None, known, (*within, block.name))
-    children = MappingProxyType({child: known[child] for child in blocks})
+        if child not in compositions:
+            compositions[child] = _compose(child, None, compositions, (*within, block.name))
+    children = MappingProxyType({child: compositions[child] for child in blocks})
     return Composition(
         block,
         resolved.chosen,
@@ -186,7 +193,7 @@ def _compose(
         children,
         resolved.dynamic,
         resolved.notices,
-        static_hash(block, resolved.chosen, [Ref(one.block.name, one.static_hash) for one in children.values()]),
+        static_hash(block, resolved.chosen, [Ref(child.block.name, child.static_hash) for child in children.values()]),
     )
 
 
@@ -196,26 +203,26 @@ def _level(capability: AnyCapability) -> Level:
 
 def _check_static_context(merged: Merged) -> None:
     """Refuse static context, and keys of functions, that would fail every run."""
-    for one in merged.context:
+    for entry in merged.context:
         try:
-            render_context([(one.source, one.value.placed(one.value.value))])
+            render_context([(entry.source, entry.value.placed(entry.value.value))])
         except ContextError as error:
             raise DefinitionError(error.message, hint=error.hint) from None
 
 
 def _refuse_undeclared(composition: Composition, data: SessionData) -> None:
-    for one in composition.chosen:
-        for source, part in one.parts if one.is_dynamic else ():
+    for choice in composition.chosen:
+        for source, part in choice.parts if choice.is_dynamic else ():
             new = [resource.name for resource in part.resources if resource not in data.given]
             new += [
                 f"{scope} state"
                 for scope, model in part.state.items()
-                if scope not in data.states or model not in [known.value for known in data.states[scope].models]
+                if scope not in data.states or model not in [declared.value for declared in data.states[scope].models]
             ]
             if new:
                 raise DefinitionError(
                     f"{source} is used dynamically and declares {new[0]!r}, which nothing declares statically",
-                    hint=f"use {one.capability.name} statically too, with the presets switched off that come and go",
+                    hint=f"use {choice.capability.name} statically too, with the presets switched off that come and go",
                 )
 
 
@@ -225,13 +232,14 @@ def check_routes(tools: Mapping[str, Installed], chosen: Iterable[Chosen]) -> No
     ``tools`` are by their names here; the names and aliases of the capabilities in ``chosen`` lead to tools too.
     """
     routes = _names(tools, chosen)
-    for one in tools.values():
-        if one.tool.contract is None:
+    for installed in tools.values():
+        if installed.tool.contract is None:
             continue
-        other = routes.setdefault(one.tool.type, one)
-        if other.tool is not one.tool:
+        other = routes.setdefault(installed.tool.type, installed)
+        if other.tool is not installed.tool:
             raise ToolNameConflict(
-                f"{one.source} brings {one.name!r} for messages of the type {one.tool.type!r}, which lead to the tool "
+                f"{installed.source} brings {installed.name!r} for messages of the type "
+                f"{installed.tool.type!r}, which lead to the tool "
                 f"{other.name!r} that {other.source} brings",
                 hint="leave one of them out: a prefix or another name does not change the type of its messages",
             )
@@ -239,15 +247,19 @@ def check_routes(tools: Mapping[str, Installed], chosen: Iterable[Chosen]) -> No
 
 def _names(tools: Mapping[str, Installed], chosen: Iterable[Chosen]) -> dict[str, Installed]:
     """Return every name that a tool can be called by."""
-    names = {name: one for one in tools.values() for name in (one.qualified, one.name)}
+    names = {name: installed for installed in tools.values() for name in (installed.qualified, installed.name)}
     aliases: dict[str, tuple[str, ...]] = {}
-    for one in chosen:
-        owners = aliases[one.capability.name] = (one.capability.name, *one.capability.aliases)
-        for _, part in one.parts:
+    for choice in chosen:
+        owners = aliases[choice.capability.name] = (choice.capability.name, *choice.capability.aliases)
+        for _, part in choice.parts:
             for tool in part.tools:
-                called = one.names[tool.name]
+                called = choice.names[tool.name]
                 names |= {f"{owner}.{called}": tools[called] for owner in owners}
-    return names | {f"{owner}.{one.name}": one for one in tools.values() for owner in aliases.get(one.owner, ())}
+    return names | {
+        f"{owner}.{installed.name}": installed
+        for installed in tools.values()
+        for owner in aliases.get(installed.owner, ())
+    }
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -270,12 +282,16 @@ def collect_data(block: Block, below_first: Iterable[Merged]) -> SessionData:
     merged = tuple(below_first)
     if len(merged) == 1:
         (alone,) = merged
-        return SessionData(alone.resources, alone.states, frozenset(one.value for one in alone.resources.values()))
-    resources = [(one.source, one.value) for part in merged for one in part.resources.values()]
-    settled = {(one.scope, one.name): one for one in block.part.resources if block.has_last_word}
+        return SessionData(
+            alone.resources, alone.states, frozenset(contributed.value for contributed in alone.resources.values())
+        )
+    resources = [(contributed.source, contributed.value) for part in merged for contributed in part.resources.values()]
+    settled = {(resource.scope, resource.name): resource for resource in block.part.resources if block.has_last_word}
     last: ScopeState = block.part.state if block.has_last_word else {}
     return SessionData(
-        merge_resources((source, settled.get((one.scope, one.name), one)) for source, one in resources),
+        merge_resources(
+            (source, settled.get((resource.scope, resource.name), resource)) for source, resource in resources
+        ),
         MappingProxyType(
             {
                 scope: merge_states(f"{scope} state", models, last_word=last.get(scope))
@@ -283,12 +299,12 @@ def collect_data(block: Block, below_first: Iterable[Merged]) -> SessionData:
                 if (models := _models(scope, merged))
             }
         ),
-        frozenset(one for _, one in resources),
+        frozenset(resource for _, resource in resources),
     )
 
 
 def _models(scope: Scope, merged: Iterable[Merged]) -> list[tuple[ContributionSource, type[BaseModel]]]:
-    found: list[Contributed[type[BaseModel]]] = [
-        one for part in merged if scope in part.states for one in part.states[scope].models
+    models: list[Contributed[type[BaseModel]]] = [
+        model for part in merged if scope in part.states for model in part.states[scope].models
     ]
-    return [(one.source, one.value) for one in found]
+    return [(model.source, model.value) for model in models]

@@ -33,29 +33,29 @@ def conflicts_of(make: Callable[[Sequence[AnyRef]], Block], refs: Sequence[AnyRe
     for those after it, so each conflict is reported once. If the block itself cannot be composed, only that is
     reported.
     """
-    whole = _conflict(make, refs)
-    if whole is None:
+    conflict = _conflict(make, refs)
+    if conflict is None:
         return ()
-    if (own := _conflict(make, ())) is not None:
-        return (CompositionConflict(own),)
+    if (base_conflict := _conflict(make, ())) is not None:
+        return (CompositionConflict(base_conflict),)
     accepted: list[AnyRef] = []
-    left, found = list(refs), list[CompositionConflict]()
+    remaining, conflicts = list(refs), list[CompositionConflict]()
     for _ in range(_PASSES):
-        refused, found = _sorted_out(make, accepted, left)
-        if len(refused) == len(left):
+        refused, conflicts = _sorted_out(make, accepted, remaining)
+        if len(refused) == len(remaining):
             break
-        left = refused
-    return tuple(found) or (CompositionConflict(whole),)
+        remaining = refused
+    return tuple(conflicts) or (CompositionConflict(conflict),)
 
 
 def _sorted_out(
-    make: Callable[[Sequence[AnyRef]], Block], accepted: list[AnyRef], left: list[AnyRef]
+    make: Callable[[Sequence[AnyRef]], Block], accepted: list[AnyRef], remaining: list[AnyRef]
 ) -> tuple[list[AnyRef], list[CompositionConflict]]:
     """Accept references that fit the accepted ones, in batches where possible; return the rest, and the conflicts."""
-    refused, found = list[AnyRef](), list[CompositionConflict]()
-    place, step = 0, len(left)
-    while place < len(left):
-        some = left[place : place + step]
+    refused, conflicts = list[AnyRef](), list[CompositionConflict]()
+    place, step = 0, len(remaining)
+    while place < len(remaining):
+        some = remaining[place : place + step]
         conflict = _conflict(make, (*accepted, *some))
         if conflict is not None and len(some) > 1:
             step = len(some) // 2
@@ -65,9 +65,9 @@ def _sorted_out(
             step *= 2
         else:
             refused += some
-            found.append(CompositionConflict(conflict, some[0].name))
+            conflicts.append(CompositionConflict(conflict, some[0].name))
         place += len(some)
-    return refused, found
+    return refused, conflicts
 
 
 def _conflict(make: Callable[[Sequence[AnyRef]], Block], refs: Sequence[AnyRef]) -> DefinitionError | None:

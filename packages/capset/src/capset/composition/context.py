@@ -67,8 +67,8 @@ def render_context(values: Iterable[tuple[ContributionSource, ContextValue]]) ->
                     raise ContextError(f"the context of {source} has {mistake[0]}", hint=mistake[1])
                 _gather(tags, cast("Mapping[Any, Any]", value), source, (), level)
             case list() | tuple():
-                for one in cast("Sequence[object]", value):
-                    take(source, one, level + 1)
+                for member in cast("Sequence[object]", value):
+                    take(source, member, level + 1)
             case _:
                 raise _refused(source, value, ())
 
@@ -115,8 +115,8 @@ def _put(tag: _Tag, value: object, source: ContributionSource, path: tuple[str, 
             _shape(tag, "mapping", source, path)
             _gather(tag.inner, cast("Mapping[Any, Any]", value), source, path, level)
         case list() | tuple():
-            for one in cast("Sequence[object]", value):
-                _put(tag, one, source, path, level + 1)
+            for member in cast("Sequence[object]", value):
+                _put(tag, member, source, path, level + 1)
         case _:
             raise _refused(source, value, path)
 
@@ -171,22 +171,26 @@ def _text_lines(texts: Iterable[str], margin: str) -> Iterator[str]:
 def render_system(
     system_prompt: str,
     instructions: Sequence[Contributed[str]],
-    told: Sequence[str] = (),
+    member_instructions: Sequence[str] = (),
     context: Rendered | None = None,
 ) -> str:
     """Return the system text, with blank lines between its parts.
 
     Each capability's instructions have a block of their own; then come the prompt, the block's own instructions, the
-    instructions of toolkits and tools (``told``), the context as XML, and the plain texts.
+    instructions of toolkits and tools (``member_instructions``), the context as XML, and the plain texts.
     """
     blocks: dict[str, list[str]] = {}
-    own: list[str] = []
-    for one in instructions:
-        name = one.source.capability
-        (own if name is None else blocks.setdefault(name, [])).append(one.value)
-    known = [_block(name, texts) for name, texts in blocks.items()]
-    shown = (context.xml, *(text.strip() for text in context.texts)) if context else ()
-    return "\n\n".join(text for text in (*known, system_prompt.strip(), *own, *told, *shown) if text)
+    block_texts: list[str] = []
+    for instruction in instructions:
+        name = instruction.source.capability
+        (block_texts if name is None else blocks.setdefault(name, [])).append(instruction.value)
+    rendered_blocks = [_block(name, texts) for name, texts in blocks.items()]
+    context_texts = (context.xml, *(text.strip() for text in context.texts)) if context else ()
+    return "\n\n".join(
+        text
+        for text in (*rendered_blocks, system_prompt.strip(), *block_texts, *member_instructions, *context_texts)
+        if text
+    )
 
 
 def _block(name: str, texts: Iterable[str]) -> str:

@@ -36,7 +36,7 @@ class Explained:
 
 def explain(merged: Merged, within: tuple[str, ...] = ()) -> Iterator[Explained]:
     """Yield everything that a block has, in order; ``within`` are the blocks around it."""
-    return (replace(one, within=within) if within else one for one in _explained(merged))
+    return (replace(explained, within=within) if within else explained for explained in _explained(merged))
 
 
 def _explained(merged: Merged) -> Iterator[Explained]:

@@ -28,8 +28,8 @@ class ToolNames:
 
     def and_of(self, tools: Iterable[AnyTool]) -> ToolNames:
         """Return these names with those of tools made at run time. Raises ``DefinitionError`` for an invalid name."""
-        made = {tool.name: checked(f"{tool.name!r} with its prefix", self.of(tool), TOOL) for tool in tools}
-        return replace(self, known={**self.known, **made})
+        new_names = {tool.name: checked(f"{tool.name!r} with its prefix", self.of(tool), TOOL) for tool in tools}
+        return replace(self, known={**self.known, **new_names})
 
     def in_text(self, text: str) -> str:
         """Return instructions with tool names in backquotes replaced by their names here."""
@@ -101,7 +101,7 @@ class Installed:
     def asks_plainly(self) -> bool:
         """Whether all its policies are asked at each call, with arguments of its own, and no hook is told of it."""
         is_told = any(gate.hooks.on_policy_evaluated for gate in self.met)
-        return self.tool.arguments.only_scalars and all(one.is_live for one in self.gates) and not is_told
+        return self.tool.arguments.only_scalars and all(gate.is_live for gate in self.gates) and not is_told
 
     def behind(self, levels: tuple[Level, ...]) -> Installed:
         """Return the tool as it is when a second path brings it too: the policies of both apply."""
@@ -164,7 +164,7 @@ class Installing:
     @property
     def members(self) -> tuple[Installed | InstalledToolkit, ...]:
         """The installed members, in order of installation."""
-        return tuple(self.tools[one] if isinstance(one, str) else one for one in self._order)
+        return tuple(self.tools[member] if isinstance(member, str) else member for member in self._order)
 
     @property
     def count(self) -> int:
@@ -180,20 +180,20 @@ class Installing:
         toolkits: tuple[str, ...] = (),
     ) -> None:
         """Install some members with everything in them. Raises ``ToolNameConflict``, naming both contributors."""
-        for one in members:
-            levels = (*around, Level(one.name, one.policies, one.hooks))
+        for member in members:
+            levels = (*around, Level(member.name, member.policies, member.hooks))
             met = bindings_of(levels)
             self._meet(met)
-            if isinstance(one, Tool):
-                self._install(one, source, names, levels, toolkits, met)
+            if isinstance(member, Tool):
+                self._install(member, source, names, levels, toolkits, met)
                 continue
             if len(toolkits) >= MAX_LEVELS:
                 raise DefinitionError(f"{source}: toolkits are nested more than {MAX_LEVELS} levels deep")
-            inside = () if isinstance(one, DynamicToolkit) else one.members
+            inside = () if isinstance(member, DynamicToolkit) else member.members
             tools = frozenset(map(names.of, tools_in(inside)))
-            installed = InstalledToolkit(one, source, names, levels, toolkits, tools)
+            installed = InstalledToolkit(member, source, names, levels, toolkits, tools)
             self._order[installed] = None
-            if isinstance(one, DynamicToolkit):
+            if isinstance(member, DynamicToolkit):
                 self.steps.append(installed)
             self.add(inside, source, names, levels, installed.path)
 
@@ -206,9 +206,9 @@ class Installing:
         toolkits: tuple[str, ...],
         met: tuple[PolicyBinding, ...],
     ) -> None:
-        name, told = names.of(tool), tuple(map(names.in_text, tool.instructions))
+        name, instructions = names.of(tool), tuple(map(names.in_text, tool.instructions))
         gates = tuple([gate.policy for gate in met])
-        new = Installed(tool, name, source, levels, gates, _hooks(levels), toolkits, told, met)
+        new = Installed(tool, name, source, levels, gates, _hooks(levels), toolkits, instructions, met)
         first = self.tools.setdefault(name, new)
         if first.tool is not tool:
             owner = source.capability or first.source.capability

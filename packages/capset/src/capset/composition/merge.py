@@ -74,52 +74,78 @@ def merge(block: str, kind: BlockKind, contributions: Iterable[Contribution]) ->
     ``ResourceConflict``, ``StateConflict``, ``TargetConflict`` or ``MountConflict``, each naming both contributors.
     """
     parts = tuple(contributions)
-    for one in parts:
-        check_kind(block, kind, one.source, one.part)
+    for contribution in parts:
+        check_kind(block, kind, contribution.source, contribution.part)
     files = _keyed(
         "file",
         MountConflict,
-        ((path, content, one.source) for one in parts for path, content in one.part.files.items()),
+        (
+            (path, content, contribution.source)
+            for contribution in parts
+            for path, content in contribution.part.files.items()
+        ),
         "give one of them another path",
     )
     _check_paths(files)
-    sequencer_states = [(one.source, one.part.sequencer_state) for one in parts if one.part.sequencer_state]
+    sequencer_states = [
+        (contribution.source, contribution.part.sequencer_state)
+        for contribution in parts
+        if contribution.part.sequencer_state
+    ]
     installing = Installing()
-    for one in parts:
-        own = Level(one.source.capability or block, one.part.policies, one.part.hooks)
-        installing.add(one.part.members, one.source, one.names, (*one.around, own))
+    for contribution in parts:
+        level = Level(contribution.source.capability or block, contribution.part.policies, contribution.part.hooks)
+        installing.add(
+            contribution.part.members, contribution.source, contribution.names, (*contribution.around, level)
+        )
     return Merged(
         tools=MappingProxyType(installing.tools),
         members=installing.members,
         steps=tuple(installing.steps),
         instructions=tuple(
-            Contributed(one.names.in_text(text), one.source) for one in parts for text in one.part.instructions
+            Contributed(contribution.names.in_text(text), contribution.source)
+            for contribution in parts
+            for text in contribution.part.instructions
         ),
-        context=tuple(Contributed(entry, one.source) for one in parts for entry in one.part.context),
-        resources=merge_resources((one.source, resource) for one in parts for resource in one.part.resources),
+        context=tuple(
+            Contributed(entry, contribution.source) for contribution in parts for entry in contribution.part.context
+        ),
+        resources=merge_resources(
+            (contribution.source, resource) for contribution in parts for resource in contribution.part.resources
+        ),
         states=MappingProxyType(
             {
                 scope: merge_states(f"{scope} state", models)
                 for scope in SCOPES
-                if (models := [(one.source, one.part.state[scope]) for one in parts if scope in one.part.state])
+                if (
+                    models := [
+                        (contribution.source, contribution.part.state[scope])
+                        for contribution in parts
+                        if scope in contribution.part.state
+                    ]
+                )
             }
         ),
         sequencer_state=merge_states("sequencer state", sequencer_states) if sequencer_states else None,
         targets=_keyed(
             "target",
             TargetConflict,
-            ((name, model, one.source) for one in parts for name, model in one.part.targets.items()),
+            (
+                (name, model, contribution.source)
+                for contribution in parts
+                for name, model in contribution.part.targets.items()
+            ),
             "use one model for the target, or other names",
         ),
         files=files,
         policies=_keyed(
             "policy",
             PolicyConflict,
-            ((gate.id, gate, one.source) for one in parts for gate in one.part.every_policy),
+            ((gate.id, gate, contribution.source) for contribution in parts for gate in contribution.part.every_policy),
             "share one Policy object, or give one of them another id",
         ),
         model_settings=MappingProxyType(
-            {key: value for one in parts for key, value in one.part.model_settings.items()}
+            {key: value for contribution in parts for key, value in contribution.part.model_settings.items()}
         ),
     )
 
@@ -131,25 +157,25 @@ def merge_resources(
     return _keyed(
         "resource",
         ResourceConflict,
-        (((one.scope, one.name), one, source) for source, one in resources),
+        (((resource.scope, resource.name), resource, source) for source, resource in resources),
         "share one Resource object, or give one of them another name",
     )
 
 
 def _keyed(
-    what: str, conflict: type[DefinitionError], entries: Iterable[tuple[K, V, ContributionSource]], hint: str
+    surface: str, conflict: type[DefinitionError], entries: Iterable[tuple[K, V, ContributionSource]], hint: str
 ) -> Mapping[K, Contributed[V]]:
     """Join a surface: equal values become one, and different ones under one key conflict.
 
     Definitions are compared by identity, since they have no other equality; contents by their bytes.
     """
-    kept: dict[K, Contributed[V]] = {}
+    joined: dict[K, Contributed[V]] = {}
     for key, value, source in entries:
-        first = kept.setdefault(key, Contributed(value, source))
+        first = joined.setdefault(key, Contributed(value, source))
         if first.value is not value and first.value != value:
             named = " ".join(map(str, key)) if isinstance(key, tuple) else str(key)  # pyright: ignore[reportUnknownArgumentType]  # any key
-            raise conflict(f"{first.source} and {source} have two different {_PLURAL[what]} {named!r}", hint=hint)
-    return MappingProxyType(kept)
+            raise conflict(f"{first.source} and {source} have two different {_PLURAL[surface]} {named!r}", hint=hint)
+    return MappingProxyType(joined)
 
 
 _PLURAL: Final = {
@@ -175,8 +201,8 @@ def check_block(block: Block) -> None:
     Raises what ``resolve`` raises too. Nothing is merged: conflicts between children are found at the root.
     """
     check_kind(block.name, block.kind, ContributionSource((block.name,)), block.part)
-    for one in resolve(block).chosen:
-        for source, part in one.parts:
+    for choice in resolve(block).chosen:
+        for source, part in choice.parts:
             check_kind(block.name, block.kind, source, part)
 
 

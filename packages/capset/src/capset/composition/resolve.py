@@ -69,23 +69,23 @@ def resolve(block: Block, decided: Decided | None = None) -> Resolved:
     missing, and for dynamic ``uses`` that would change existing choices.
     """
     walk = _Resolution(block)
-    roots = [(one, (block.name,)) for one in block.uses if not callable(one)]
+    roots = [(ref, (block.name,)) for ref in block.uses if not callable(ref)]
     walk.visit(roots)
     choices = Choices(roots)
     static = choices
-    there = {one: _chosen(one, path, choices) for one, path in walk.order.items()}
-    chosen = list(there.values())
+    by_capability = {capability: _chosen(capability, path, choices) for capability, path in walk.order.items()}
+    chosen = list(by_capability.values())
     for function, path in walk.growing():
         named = (*path, f"{getattr(function, '__name__', 'uses')}()")
         added = [(ref, named) for ref in (decided or {}).get(function, ())]
         new = walk.visit(added)
-        choices = Choices(added, depth=len(path), known=there, static=static)
+        choices = Choices(added, depth=len(path), known=by_capability, static=static)
         for capability, way in new.items():
-            there[capability] = replace(_chosen(capability, way, choices), is_dynamic=True)
-            chosen.append(there[capability])
-        for capability in [one for one in there if one not in new and one in choices]:
-            if (more := _more(there[capability], choices, named)) is not None:
-                there[capability] = replace(more, presets=(*there[capability].presets, *more.presets))
+            by_capability[capability] = replace(_chosen(capability, way, choices), is_dynamic=True)
+            chosen.append(by_capability[capability])
+        for capability in [candidate for candidate in by_capability if candidate not in new and candidate in choices]:
+            if (more := _more(by_capability[capability], choices, named)) is not None:
+                by_capability[capability] = replace(more, presets=(*by_capability[capability].presets, *more.presets))
                 chosen.append(more)
     return Resolved(tuple(chosen), tuple(walk.functions), tuple(walk.notices))
 
@@ -95,7 +95,9 @@ class _Resolution:
 
     def __init__(self, block: Block) -> None:
         self.order: dict[AnyCapability, Path] = {}
-        self.functions: dict[DynamicUses, Path] = {one: (block.name,) for one in block.uses if callable(one)}
+        self.functions: dict[DynamicUses, Path] = {
+            function: (block.name,) for function in block.uses if callable(function)
+        }
         self.notices: list[str] = []
         self._what = f"{type(block).__name__.lower()} {block.name!r}"
         self._met: dict[AnyCapability, Path] = {}
@@ -106,7 +108,7 @@ class _Resolution:
         before = set(self.order)
         for ref, path in refs:
             self._enter(ref.base, (*path, ref.name))
-        return {one: path for one, path in self.order.items() if one not in before}
+        return {capability: path for capability, path in self.order.items() if capability not in before}
 
     def growing(self) -> Iterator[tuple[DynamicUses, Path]]:
         """Yield the functions with their paths, including those found during the iteration."""
@@ -155,34 +157,34 @@ _SAYINGS: Final[Mapping[str, str]] = {
 
 
 def _chosen(capability: AnyCapability, path: Path, choices: Choices) -> Chosen:
-    said = choices.presets(capability)
-    on = tuple(name for name in capability.presets if said.get(name, name in capability.default))
+    switches = choices.presets(capability)
+    on = tuple(name for name in capability.presets if switches.get(name, name in capability.default))
     return Chosen(
         capability, on, choices.config(capability), choices.names(capability), path, prefix=choices.prefix(capability)
     )
 
 
-def _more(there: Chosen, choices: Choices, path: Path) -> Chosen | None:
+def _more(existing: Chosen, choices: Choices, path: Path) -> Chosen | None:
     """Return the presets that dynamic references add to a capability already present, if any."""
-    capability = there.capability
-    said = choices.presets(capability)
-    if off := [name for name in there.presets if said.get(name, True) is False]:
-        what = f"switch off its preset {off[0]!r}"
-    elif choices.has(capability, "config") and choices.config(capability) != there.config:
-        what = "configure it otherwise"
+    capability = existing.capability
+    switches = choices.presets(capability)
+    if off := [name for name in existing.presets if switches.get(name, True) is False]:
+        change = f"switch off its preset {off[0]!r}"
+    elif choices.has(capability, "config") and choices.config(capability) != existing.config:
+        change = "configure it otherwise"
     elif (choices.has(capability, "prefix") or choices.has(capability, "rename")) and (
-        choices.names(capability) != there.names
+        choices.names(capability) != existing.names
     ):
-        what = "rename its tools"
+        change = "rename its tools"
     else:
-        added = tuple(name for name in capability.presets if said.get(name) and name not in there.presets)
+        added = tuple(name for name in capability.presets if switches.get(name) and name not in existing.presets)
         return (
-            replace(there, presets=added, path=(*path, capability.name), is_base=False, is_dynamic=True)
+            replace(existing, presets=added, path=(*path, capability.name), is_base=False, is_dynamic=True)
             if added
             else None
         )
     raise DefinitionError(
-        f"capability {capability.name!r} is there already, and {path[-1]} would {what}: dynamic uses only add",
+        f"capability {capability.name!r} is there already, and {path[-1]} would {change}: dynamic uses only add",
         hint="leave it as it is there, or let the static uses say less",
     )
 
@@ -229,20 +231,20 @@ class Choices:
                 self._take(ref, depth, path)
                 if is_new and ref.base.contributes:
                     way = (*path, ref.name)
-                    below += [(one, way) for one in ref.base.uses if not callable(one)]
+                    below += [(use, way) for use in ref.base.uses if not callable(use)]
             level, depth = below, depth + 1
 
     def presets(self, capability: AnyCapability) -> Mapping[str, bool]:
         """Return the presets that were explicitly switched on or off."""
-        return {name: one.value for (what, name), one in self._of(capability).items() if what == "preset"}
+        return {name: setting.value for (kind, name), setting in self._of(capability).items() if kind == "preset"}
 
     def config(self, capability: AnyCapability) -> Any:
         """Return the capability's config, or its defaults; ``None`` if it has none.
 
         Raises ``DefinitionError`` for a config that has no defaults and was not given.
         """
-        if (said := self._of(capability).get(("config", ""))) is not None or capability.config is None:
-            return said and said.value
+        if (setting := self._of(capability).get(("config", ""))) is not None or capability.config is None:
+            return setting and setting.value
         try:
             return capability.config()
         except ValidationError as error:
@@ -254,20 +256,23 @@ class Choices:
 
     def names(self, capability: AnyCapability) -> Mapping[str, str]:
         """Return the name of every tool in this composition, by its own name."""
-        said, prefix = self._of(capability), self.prefix(capability)
-        own = [tool.name for tool in capability.every_tool]
+        settings, prefix = self._of(capability), self.prefix(capability)
+        tool_names = [tool.name for tool in capability.every_tool]
         return MappingProxyType(
-            {name: said["rename", name].value if ("rename", name) in said else prefix + name for name in own}
+            {
+                name: settings["rename", name].value if ("rename", name) in settings else prefix + name
+                for name in tool_names
+            }
         )
 
     def prefix(self, capability: AnyCapability) -> str:
         """Return the prefix of its tools' names, which may be empty."""
-        said = self._of(capability).get(("prefix", ""))
-        return said.value if said else ""
+        setting = self._of(capability).get(("prefix", ""))
+        return setting.value if setting else ""
 
-    def has(self, capability: AnyCapability, what: str) -> bool:
+    def has(self, capability: AnyCapability, kind: str) -> bool:
         """Whether any choice of this kind was made for a capability."""
-        return any(key[0] == what for key in self._of(capability))
+        return any(key[0] == kind for key in self._of(capability))
 
     def __contains__(self, capability: object) -> bool:
         return capability in self._said
@@ -276,38 +281,39 @@ class Choices:
         return self._said.get(capability, {})
 
     def _take(self, ref: AnyRef, depth: int, path: Path) -> None:
-        known = self._said.setdefault(ref.base, {})
+        settings = self._said.setdefault(ref.base, {})
         for key, value in _explicit(ref).items():
             nearer = self._static and self._static._of(ref.base).get(key)
             if nearer and nearer.depth < depth and not (key[0] == "preset" and value):
                 continue
-            first = known.setdefault(key, _Said(depth, value, path))
+            first = settings.setdefault(key, _Said(depth, value, path))
             if first.depth == depth and not _equal(first.value, value):
-                what = " ".join(part for part in key if part)
+                setting_name = " ".join(part for part in key if part)
                 if first.path == path:
                     raise PresetConflict(
                         f"{path[-1]!r} names the capability {ref.name!r} twice in its uses, and says two things of its "
-                        f"{what}: {_describe_value(first.value)} and {_describe_value(value)}",
+                        f"{setting_name}: {_describe_value(first.value)} and {_describe_value(value)}",
                         hint="keep one of the two entries",
                     )
                 raise PresetConflict(
-                    f"capability {ref.name!r}, {what}: {_describe_value(first.value)} by {' → '.join(first.path)}, "
+                    f"capability {ref.name!r}, {setting_name}: {_describe_value(first.value)} by "
+                    f"{' → '.join(first.path)}, "
                     f"{_describe_value(value)} by {' → '.join(path)}",
                     hint=f"let the root choose: it can use {ref.name} with its own choice, which wins",
                 )
 
 
 def _explicit(ref: AnyRef) -> Mapping[_Key, Any]:
-    said: dict[_Key, Any] = {("preset", name): is_on for name, is_on in ref.presets.items()}
+    settings: dict[_Key, Any] = {("preset", name): is_on for name, is_on in ref.presets.items()}
     if ref.config is not None:
-        said["config", ""] = ref.config
+        settings["config", ""] = ref.config
     if ref.prefix is not None:
-        said["prefix", ""] = ref.prefix
-    return said | {("rename", old): new for old, new in (ref.rename or {}).items()}
+        settings["prefix", ""] = ref.prefix
+    return settings | {("rename", old): new for old, new in (ref.rename or {}).items()}
 
 
-def _equal(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and one == other
+def _equal(value: Any, other: Any) -> bool:
+    return type(value) is type(other) and value == other
 
 
 def _describe_value(value: Any) -> str:

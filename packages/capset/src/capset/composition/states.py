@@ -34,7 +34,10 @@ class MergedState:
 
 
 def merge_states(
-    what: str, models: Iterable[tuple[ContributionSource, type[BaseModel]]], *, last_word: type[BaseModel] | None = None
+    label: str,
+    models: Iterable[tuple[ContributionSource, type[BaseModel]]],
+    *,
+    last_word: type[BaseModel] | None = None,
 ) -> MergedState:
     """Join models in their order: fields add up, and of two with one name the later applies, with its default.
 
@@ -57,43 +60,45 @@ def merge_states(
         for name, info in model.model_fields.items():
             if name in fields and fields[name][1] != shapes[name] and name not in settled:
                 raise StateConflict(
-                    f"{sources[name]} and {source} have a field {name!r} of different types in the {what}",
+                    f"{sources[name]} and {source} have a field {name!r} of different types in the {label}",
                     hint="give one of them another name, or share one model",
                 )
             fields[name], sources[name] = (info, shapes[name]), source
-    joined = _join(what, tuple(distinct.items()), {name: info for name, (info, _) in fields.items()})
+    joined = _join(label, tuple(distinct.items()), {name: info for name, (info, _) in fields.items()})
     return MergedState(
         joined,
-        schema_of(f"the {what}", joined, "validation"),
+        schema_of(f"the {label}", joined, "validation"),
         MappingProxyType(sources),
         tuple(Contributed(model, source) for model, source in distinct.items()),
     )
 
 
 def _join(
-    what: str, models: Sequence[tuple[type[BaseModel], ContributionSource]], fields: Mapping[str, FieldInfo]
+    label: str, models: Sequence[tuple[type[BaseModel], ContributionSource]], fields: Mapping[str, FieldInfo]
 ) -> type[BaseModel]:
     if len(models) == 1:
         return models[0][0]
     classes = [model for model, _ in models]
     # The later first, in Python's lookup order; a class that another inherits from is present through that other.
     bases = tuple(
-        one for one in reversed(classes) if not any(issubclass(other, one) for other in classes if other is not one)
+        model
+        for model in reversed(classes)
+        if not any(issubclass(other, model) for other in classes if other is not model)
     )
-    inherited = {name: info for one in reversed(bases) for name, info in one.model_fields.items()}
+    inherited = {name: info for base in reversed(bases) for name, info in base.model_fields.items()}
     definitions: dict[str, Any] = {
         name: (info.annotation, info) for name, info in fields.items() if info is not inherited[name]
     }
     try:
         validators = hidden_validators(bases, frozenset(fields))
-        name = "".join(word.title() for word in what.split())
+        name = "".join(word.title() for word in label.split())
         joined = create_model(name, __base__=bases, __validators__=validators, **definitions)
         if (unfit := unfit_default(joined)) is not None:
             raise Unjoinable(f"the default of {unfit} does not fit what all of them ask for")
     except (TypeError, PydanticUserError, Unjoinable) as error:
-        told = " and ".join(str(source) for model, source in models if model in bases)
+        contributors = " and ".join(str(source) for model, source in models if model in bases)
         raise StateConflict(
-            f"{told}: their models cannot be joined in the {what}: {' '.join(str(error).split())}",
+            f"{contributors}: their models cannot be joined in the {label}: {' '.join(str(error).split())}",
             hint="give the fields or methods that meet other names, or share one model",
         ) from None
     return joined
@@ -115,17 +120,17 @@ def _shapes(model: type[BaseModel]) -> Mapping[str, str]:
 def _bare(schema: Any, definitions: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:
     """Return a schema without annotations and with its references inlined, since names of classes are irrelevant."""
     if isinstance(schema, list):
-        return [_bare(one, definitions, above) for one in schema]  # pyright: ignore[reportUnknownVariableType]  # JSON
+        return [_bare(element, definitions, above) for element in schema]  # pyright: ignore[reportUnknownVariableType]  # JSON
     if not isinstance(schema, dict):
         return schema
-    found: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]  # JSON
-    if isinstance(ref := found.get("$ref"), str):
+    node: dict[str, Any] = schema  # pyright: ignore[reportUnknownVariableType]  # JSON
+    if isinstance(ref := node.get("$ref"), str):
         name = ref.rpartition("/")[2]
         if name in above:
             return {"$ref": len(above) - above.index(name)}
         return _bare(definitions.get(name, {}), definitions, (*above, name))
     bare: dict[str, Any] = {}
-    for key, value in found.items():
+    for key, value in node.items():
         if key == "properties":
             bare[key] = {field: _bare(inner, definitions, above) for field, inner in value.items()}
         elif key == "discriminator":
@@ -159,31 +164,31 @@ def hidden_validators(bases: Sequence[type[BaseModel]], fields: Collection[str])
     Raises ``Unjoinable`` for anything else that would be hidden: a method, a property, a serialiser, a setting.
     """
     _check_settings(bases)
-    kept: dict[str, Kept] = {}
-    shown: dict[str, tuple[type, object]] = {}
+    hidden: dict[str, Kept] = {}
+    visible: dict[str, tuple[type, object]] = {}
     for model in bases:
         validators = _validators(model)
         for name, owner, value in _members(model):
-            first_owner, first = shown.setdefault(name, (owner, value))
+            first_owner, first = visible.setdefault(name, (owner, value))
             if name in fields:
                 raise Unjoinable(f"{owner.__name__}.{name} would be hidden by a field of that name")
             if first is value or first == value or issubclass(first_owner, owner):
                 continue
             if name not in validators or name not in _validators(first_owner):
                 raise Unjoinable(f"{first_owner.__name__}.{name} would hide {owner.__name__}.{name}")
-            kept[f"{name}_of_{len(kept)}"] = validators[name](value)
-    return kept
+            hidden[f"{name}_of_{len(hidden)}"] = validators[name](value)
+    return hidden
 
 
 def _members(model: type[BaseModel]) -> Iterator[tuple[str, type, object]]:
     """Yield what a model's classes define besides fields: name, class and value, each name once."""
-    found: set[str] = set()
+    names: set[str] = set()
     for owner in model.__mro__:
         if owner in BaseModel.__mro__:
             continue
         for name, value in vars(owner).items():
-            if name not in found and name not in _PYDANTIC and not name.startswith("__"):
-                found.add(name)
+            if name not in names and name not in _PYDANTIC and not name.startswith("__"):
+                names.add(name)
                 yield name, owner, value
 
 
@@ -191,20 +196,25 @@ def _validators(model: type) -> Mapping[str, Callable[[Any], Kept]]:
     """Return, for each validator of a model by name, the function that recreates it."""
     if not issubclass(model, BaseModel):
         return {}
-    decorators, made = model.__pydantic_decorators__, dict[str, Any]()  # pydantic's overloads take one mode at a time
-    for name, one in decorators.field_validators.items():
-        mode: Any = one.info.mode
-        made[name] = field_validator(*one.info.fields, mode=mode, check_fields=False)
-    for name, one in decorators.model_validators.items():
-        made[name] = model_validator(mode=one.info.mode)
-    return made
+    decorators, validators = (
+        model.__pydantic_decorators__,
+        dict[str, Any](),
+    )  # pydantic's overloads take one mode at a time
+    for name, decorator in decorators.field_validators.items():
+        mode: Any = decorator.info.mode
+        validators[name] = field_validator(*decorator.info.fields, mode=mode, check_fields=False)
+    for name, decorator in decorators.model_validators.items():
+        validators[name] = model_validator(mode=decorator.info.mode)
+    return validators
 
 
 def _check_settings(bases: Sequence[type[BaseModel]]) -> None:
     names = {name for model in bases for name in model.model_config} - _HARMLESS
     for name in sorted(names):
         # A setting that is off equals one that was never given.
-        said = [model.model_config.get(name) or None for model in bases]
-        if any(one != said[0] for one in said):
-            told = " and ".join(f"{one!r} for {model.__name__}" for one, model in zip(said, bases, strict=True))
-            raise Unjoinable(f"model_config says of {name!r} {told}")
+        settings = [model.model_config.get(name) or None for model in bases]
+        if any(setting != settings[0] for setting in settings):
+            description = " and ".join(
+                f"{setting!r} for {model.__name__}" for setting, model in zip(settings, bases, strict=True)
+            )
+            raise Unjoinable(f"model_config says of {name!r} {description}")

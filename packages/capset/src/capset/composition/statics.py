@@ -35,7 +35,7 @@ class Fingerprinted(NamedTuple):
 
 def static_hash(block: Block, chosen: Iterable[Chosen], children: Iterable[Ref]) -> str:
     """Return the hash of a definition with its contributing capabilities, and the blocks inside by their hashes."""
-    return definition_hash(block, [Ref(one.name, one.hash) for one in _used(chosen)], children)
+    return definition_hash(block, [Ref(capability.name, capability.hash) for capability in _used(chosen)], children)
 
 
 def static_parts(composition: Composition) -> tuple[Fingerprinted, ...]:
@@ -43,59 +43,61 @@ def static_parts(composition: Composition) -> tuple[Fingerprinted, ...]:
 
     Those are the capabilities as used, the toolkits, every tool, and the blocks inside with all of theirs.
     """
-    found: dict[str, Fingerprinted] = {}
-    for one in _parts(composition, set()):
-        found.setdefault(one.hash, one)
-    return tuple(found.values())
+    parts: dict[str, Fingerprinted] = {}
+    for part in _parts(composition, set()):
+        parts.setdefault(part.hash, part)
+    return tuple(parts.values())
 
 
 def collect_tool_hashes(composition: Composition) -> dict[str, str]:
     """Return the hash of every tool of a composition, by its name there; tools made at run time have none yet."""
-    return {name: tool_hash(one.tool) for name, one in composition.tools.items()}
+    return {name: tool_hash(installed.tool) for name, installed in composition.tools.items()}
 
 
-def _parts(composition: Composition, seen: set[Composition]) -> Iterator[Fingerprinted]:
-    if composition in seen:
+def _parts(composition: Composition, visited: set[Composition]) -> Iterator[Fingerprinted]:
+    if composition in visited:
         return
-    seen.add(composition)
+    visited.add(composition)
     block, children = composition.block, tuple(composition.children.values())
     used = list(_used(composition.chosen))
     payload = definition_payload(
-        block, [Ref(one.name, one.hash) for one in used], [Ref(one.block.name, one.static_hash) for one in children]
+        block,
+        [Ref(entry.name, entry.hash) for entry in used],
+        [Ref(entry.block.name, entry.static_hash) for entry in children],
     )
     yield Fingerprinted(block.name, composition.static_hash, payload)
     if block.part.members or block.part.policies:
-        root = root_payload(block, [member_ref(one).payload for one in block.part.members])
+        root = root_payload(block, [member_ref(member).payload for member in block.part.members])
         yield Fingerprinted("root", digest(root), root)
     yield from used
     yield from _members(block.part.members, {})
-    for one in composition.chosen:
-        for _, part in one.parts:
-            yield from _members(part.members, one.names)
+    for choice in composition.chosen:
+        for _, part in choice.parts:
+            yield from _members(part.members, choice.names)
     for child in children:
-        yield from _parts(child, seen)
+        yield from _parts(child, visited)
 
 
 def _used(chosen: Iterable[Chosen]) -> Iterator[Fingerprinted]:
     hashes: dict[AnyCapability, str] = {}
-    for one in chosen:
+    for choice in chosen:
         payload = used_payload(
-            one.capability,
-            presets=one.presets,
-            config=one.config,
-            names=one.names,
+            choice.capability,
+            presets=choice.presets,
+            config=choice.config,
+            names=choice.names,
             uses=hashes,
-            with_base=one.is_base,
-            prefix=one.prefix,
+            with_base=choice.is_base,
+            prefix=choice.prefix,
         )
-        shown = digest(payload)
-        hashes.setdefault(one.capability, shown)
-        yield Fingerprinted(one.capability.name, shown, payload)
+        payload_hash = digest(payload)
+        hashes.setdefault(choice.capability, payload_hash)
+        yield Fingerprinted(choice.capability.name, payload_hash, payload)
 
 
 def _members(members: Iterable[Member], names: Mapping[str, str]) -> Iterator[Fingerprinted]:
-    for one in members:
-        ref = member_ref(one, names)
-        yield Fingerprinted(ref.name, ref.hash, member_payload(one, names))
-        if isinstance(one, Toolkit):
-            yield from _members(one.members, names)
+    for member in members:
+        ref = member_ref(member, names)
+        yield Fingerprinted(ref.name, ref.hash, member_payload(member, names))
+        if isinstance(member, Toolkit):
+            yield from _members(member.members, names)

@@ -90,9 +90,9 @@ class Agent(Block):
             description=checked_text(f"{owner}: description", description),
             part=part,
         )
-        given = text_keyed(f"{owner}: static_context", {} if static_context is None else static_context)
+        entries = text_keyed(f"{owner}: static_context", {} if static_context is None else static_context)
         self.static_context = MappingProxyType(
-            {key: copied(f"{owner}: static_context: {key!r}", value) for key, value in given.items()}
+            {key: copied(f"{owner}: static_context: {key!r}", value) for key, value in entries.items()}
         )
         self.model = None if model is None else _model(owner, model)
         if allowance is not None and not isinstance(allowance, Allowance):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -33,22 +33,22 @@ def is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(inner_function(function))
 
 
-def checked_function(what: str, function: object, takes: str) -> Callable[..., Any]:
+def checked_function(label: str, function: object, takes: str) -> Callable[..., Any]:
     """Return a function of exactly one argument; ``takes`` says which.
 
     Raises ``DefinitionError`` for anything else. Classes and functions of Python itself, such as ``bool`` and ``any``,
     would take anything, and only some Pythons know their signatures.
     """
     if not callable(function):
-        raise DefinitionError(f"{what} must be a function of one argument, {takes}; got {function!r:.80}")
+        raise DefinitionError(f"{label} must be a function of one argument, {takes}; got {function!r:.80}")
     inner = inspect.unwrap(inner_function(function))
     if inspect.isclass(inner) or (inspect.isbuiltin(inner) and inner.__module__ in sys.stdlib_module_names):
         raise DefinitionError(
-            f"{what} must be a function of one argument, {takes}; {inner.__name__} takes anything",
+            f"{label} must be a function of one argument, {takes}; {inner.__name__} takes anything",
             hint=f"write a function that looks into {takes}",
         )
     try:
         inspect.signature(function).bind(object())
     except (TypeError, ValueError):
-        raise DefinitionError(f"{what} must take exactly one argument, {takes}") from None
+        raise DefinitionError(f"{label} must take exactly one argument, {takes}") from None
     return function

@@ -64,10 +64,10 @@ def config_data(config: BaseModel) -> dict[str, Any]:  # JSON data
     """
     text = config.model_dump_json(by_alias=True, round_trip=True, warnings="error").encode()
     try:
-        again = config_from(type(config), text)
+        restored = config_from(type(config), text)
     except ValidationError as error:
         raise ValueError(f"a {type(config).__name__} is not taken again as it was written") from error
-    if again != config:
+    if restored != config:
         raise ValueError(f"a {type(config).__name__} does not come back as it was written")
     return from_json(text, allow_inf_nan=False)
 
@@ -173,9 +173,9 @@ class Capability(Definition, Generic[H, C]):
         """
         owner = f"capability {name!r}"
         checked("a capability's name", name, CAPABILITY)
-        for what, value, known in (("status", status, get_args(Status)), ("risk", risk, get_args(Risk))):
-            if value not in known:
-                raise DefinitionError(f"{owner}: {what} must be one of {known}; got {value!r}")
+        for label, value, allowed in (("status", status, get_args(Status)), ("risk", risk, get_args(Risk))):
+            if value not in allowed:
+                raise DefinitionError(f"{owner}: {label} must be one of {allowed}; got {value!r}")
         part = make_part(
             owner,
             instructions=instructions,
@@ -192,7 +192,9 @@ class Capability(Definition, Generic[H, C]):
         )
         named = _presets(owner, {} if presets is None else presets)
         on = _default(owner, named, default)
-        if part.policies and not any(one.members for one in (part, *(preset.part for preset in named.values()))):
+        if part.policies and not any(
+            contributor.members for contributor in (part, *(preset.part for preset in named.values()))
+        ):
             raise DefinitionError(
                 f"{owner}: policies gate the tools that it brings, and it brings none",
                 hint="an agent's own policies gate every tool that the agent has",
@@ -214,7 +216,7 @@ class Capability(Definition, Generic[H, C]):
         store(self, "helpers", _helpers(owner, helpers))
         store(self, "config", _config(owner, config))
         store(self, "secrets", _secrets(owner, secrets))
-        store(self, "expose", _expose(owner, expose, (part, *(one.part for one in named.values()))))
+        store(self, "expose", _expose(owner, expose, (part, *(preset.part for preset in named.values()))))
         store(self, "mcp", checked_offers(owner, mcp, self.every_tool))
         store(self, "limits", checked_limits(owner, limits))
         store(self, "readiness", _readiness(owner, readiness))
@@ -272,19 +274,19 @@ def _presets(owner: str, presets: Mapping[str, Preset]) -> Mapping[str, Preset]:
 def _default(owner: str, presets: Mapping[str, Preset], default: Iterable[str] | None) -> tuple[str, ...]:
     if default is None:
         return tuple(presets)
-    wanted = set(_names(f"{owner}: default", default))
-    for name in wanted:
+    default_names = set(_names(f"{owner}: default", default))
+    for name in default_names:
         if name not in presets:
             raise DefinitionError(f"{owner}: default: {unknown('preset', str(name), presets)}")
-    return tuple(name for name in presets if name in wanted)
+    return tuple(name for name in presets if name in default_names)
 
 
 def _aliases(owner: str, name: str, aliases: Iterable[str]) -> tuple[str, ...]:
-    given = _names(f"{owner}: aliases", aliases)
-    kept = tuple(dict.fromkeys(checked(f"{owner}: an alias", alias, CAPABILITY) for alias in given))
-    if name in kept:
+    names = _names(f"{owner}: aliases", aliases)
+    distinct = tuple(dict.fromkeys(checked(f"{owner}: an alias", alias, CAPABILITY) for alias in names))
+    if name in distinct:
         raise DefinitionError(f"{owner}: its name is no alias of it")
-    return kept
+    return distinct
 
 
 def _helpers(owner: str, helpers: object) -> object:
@@ -311,22 +313,22 @@ def _config(owner: str, config: object) -> object:
 
 def _expose(owner: str, expose: Iterable[str], parts: Iterable[Part]) -> tuple[str, ...]:
     named = tuple(dict.fromkeys(_names(f"{owner}: expose", expose)))
-    known: set[str] = set()
+    available: set[str] = set()
     for part in parts:
-        known |= {one.name for one in part.resources if not isinstance(one, Documents)}
-        known |= {field for model in part.state.values() for field in model.model_fields}
+        available |= {resource.name for resource in part.resources if not isinstance(resource, Documents)}
+        available |= {field for model in part.state.values() for field in model.model_fields}
     for name in named:
-        if name not in known:
-            raise DefinitionError(f"{owner}: expose: {unknown('resource or state field', str(name), known)}")
+        if name not in available:
+            raise DefinitionError(f"{owner}: expose: {unknown('resource or state field', str(name), available)}")
     return named
 
 
 def _secrets(owner: str, secrets: Iterable[str]) -> tuple[str, ...]:
-    given = _names(f"{owner}: secrets", secrets)
-    return tuple(dict.fromkeys(checked(f"{owner}: a secret's name", name, SECRET) for name in given))
+    names = _names(f"{owner}: secrets", secrets)
+    return tuple(dict.fromkeys(checked(f"{owner}: a secret's name", name, SECRET) for name in names))
 
 
-def _names(what: str, names: Iterable[str]) -> list[Any]:
+def _names(label: str, names: Iterable[str]) -> list[Any]:
     """Return names whose order is irrelevant, so a set is allowed; a single string is one name."""
     match names:
         case str():
@@ -334,7 +336,7 @@ def _names(what: str, names: Iterable[str]) -> list[Any]:
         case set() | frozenset():
             return sorted(names, key=str)
         case _:
-            return listed(what, names)
+            return listed(label, names)
 
 
 T = TypeVar("T", AnyCapability, Preset)
@@ -346,8 +348,8 @@ def narrowed(capability: AnyCapability, tools: Mapping[AnyTool, Sequence[AnyTool
     Instructions have the names of those given, and everything else stays; ``ctx.config(capability)`` and the like find
     it by either object. Raises ``DefinitionError`` for a tool inside a toolkit, where the toolkit's policies apply.
     """
-    inside = {one for part in capability.parts.values() for one in part.members}
-    if wrong := [one.name for one in tools if one not in inside]:
+    inside = {member for part in capability.parts.values() for member in part.members}
+    if wrong := [tool.name for tool in tools if tool not in inside]:
         raise DefinitionError(
             f"the tool {wrong[0]!r} of {capability.name!r} stands in a toolkit and cannot be narrowed"
         )
@@ -365,16 +367,16 @@ def _preset(preset: Preset, tools: Mapping[AnyTool, Sequence[AnyTool]]) -> Prese
 
 
 def _part(part: Part, tools: Mapping[AnyTool, Sequence[AnyTool]]) -> Part:
-    kept = tuple(other for one in part.tools for other in tools.get(one, ()))
-    forms = {one.name: [form.name for form in others] for one, others in tools.items()}
-    names = {name: here[0] for name, here in forms.items() if here and name not in here}
-    told = tuple(with_tool_names(text, names) for text in part.instructions)
-    return replace(part, members=kept, tools=kept, instructions=told)
+    members = tuple(other for tool in part.tools for other in tools.get(tool, ()))
+    forms = {tool.name: [form.name for form in others] for tool, others in tools.items()}
+    names = {name: form_names[0] for name, form_names in forms.items() if form_names and name not in form_names}
+    instructions = tuple(with_tool_names(text, names) for text in part.instructions)
+    return replace(part, members=members, tools=members, instructions=instructions)
 
 
 def _copy(original: T, changed: Mapping[str, object]) -> T:
     """Return a changed copy of a frozen object whose constructor does not take its fields."""
-    made = object.__new__(type(original))
+    clone = object.__new__(type(original))
     for field in fields(original):
-        object.__setattr__(made, field.name, changed.get(field.name, getattr(original, field.name)))
-    return made
+        object.__setattr__(clone, field.name, changed.get(field.name, getattr(original, field.name)))
+    return clone

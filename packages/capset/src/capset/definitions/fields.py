@@ -21,14 +21,14 @@ def checked_field(check: Check, default: Any = MISSING) -> Any:  # like that of 
     return field(default=default, metadata={"check": check})
 
 
-def store_checked(instance: Any, given: Mapping[str, Any] | None = None) -> None:
+def store_checked(instance: Any, values: Mapping[str, Any] | None = None) -> None:
     """Set the fields of a frozen dataclass to what their checks return, in order.
 
-    ``given`` has the values to check, such as the arguments of its ``__init__``; without it, the fields have them.
+    ``values`` has the values to check, such as the arguments of its ``__init__``; without it, the fields have them.
     """
-    for name, one in instance.__dataclass_fields__.items():
-        value = getattr(instance, name) if given is None else given[name]
-        object.__setattr__(instance, name, one.metadata["check"](name, value))
+    for name, field_info in instance.__dataclass_fields__.items():
+        value = getattr(instance, name) if values is None else values[name]
+        object.__setattr__(instance, name, field_info.metadata["check"](name, value))
 
 
 def requiring(text: str, fits: Callable[[Any], bool], *, optional: bool = False) -> Check:

@@ -53,8 +53,11 @@ class FrozenValue(_Frozen):
     __slots__ = ()
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        known: Any = self
-        return _restored, (type(self), {one.name: _thawed(getattr(self, one.name)) for one in fields(known)})
+        instance: Any = self
+        return _restored, (
+            type(self),
+            {attribute.name: _thawed(getattr(self, attribute.name)) for attribute in fields(instance)},
+        )
 
 
 class _View(dict[Any, Any]):
@@ -64,20 +67,20 @@ class _View(dict[Any, Any]):
 def _thawed(value: Any) -> Any:
     if not isinstance(value, MappingProxyType):
         return value
-    return _View({key: _thawed(one) for key, one in cast("Mapping[Any, Any]", value).items()})
+    return _View({key: _thawed(entry) for key, entry in cast("Mapping[Any, Any]", value).items()})
 
 
 def _viewed(value: Any) -> Any:
     if not isinstance(value, _View):
         return value
-    return MappingProxyType({key: _viewed(one) for key, one in value.items()})
+    return MappingProxyType({key: _viewed(entry) for key, entry in value.items()})
 
 
 def _restored(kind: type[Any], state: dict[str, Any]) -> object:
-    made = object.__new__(kind)
+    instance = object.__new__(kind)
     for name, value in state.items():
-        object.__setattr__(made, name, _viewed(value))
-    return made
+        object.__setattr__(instance, name, _viewed(value))
+    return instance
 
 
 def _found(module: str, name: str) -> object:

@@ -78,8 +78,8 @@ def checked_context(owner: str, entries: object) -> tuple[ContextEntry, ...]:
     Static values are copied, so that they cannot change later; empty entries are left out.
     """
     alone = isinstance(entries, str | Mapping | ContextMessage) or callable(entries)
-    given: list[object] = [entries] if alone else listed(f"{owner}: context", cast("object", entries))
-    return tuple(chain.from_iterable(_entries(owner, one, (), 0) for one in given))
+    declarations: list[object] = [entries] if alone else listed(f"{owner}: context", cast("object", entries))
+    return tuple(chain.from_iterable(_entries(owner, declaration, (), 0) for declaration in declarations))
 
 
 def message_mistake(value: Mapping[Any, Any]) -> tuple[str, str] | None:
@@ -152,9 +152,11 @@ def _frozen(owner: str, value: object, level: int, *, in_tag: bool = False) -> C
             members = cast("Mapping[Any, object]", value)
             if not in_tag:
                 _check_no_message(owner, members)
-            return MappingProxyType({key: _frozen(owner, one, level + 1, in_tag=True) for key, one in members.items()})
+            return MappingProxyType(
+                {key: _frozen(owner, member, level + 1, in_tag=True) for key, member in members.items()}
+            )
         case list() | tuple():
-            return tuple(_frozen(owner, one, level + 1, in_tag=in_tag) for one in cast("Sequence[object]", value))
+            return tuple(_frozen(owner, member, level + 1, in_tag=in_tag) for member in cast("Sequence[object]", value))
         case _:
             raise DefinitionError(
                 f"{owner}: context is text, a mapping, a ContextMessage, a list of those or a function; "
@@ -163,18 +165,19 @@ def _frozen(owner: str, value: object, level: int, *, in_tag: bool = False) -> C
             )
 
 
-def _arity(what: str, function: Callable[..., Any]) -> int:
+def _arity(label: str, function: Callable[..., Any]) -> int:
     if inspect.isclass(function):
-        raise DefinitionError(f"{what} is a class; give a function (context), or (input, context)")
+        raise DefinitionError(f"{label} is a class; give a function (context), or (input, context)")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError) as error:
-        raise DefinitionError(f"{what}: {error}") from None
+        raise DefinitionError(f"{label}: {error}") from None
     required = [
-        one
-        for one in signature.parameters.values()
-        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
-    if len(required) > 2 or any(one.kind is one.KEYWORD_ONLY for one in required):
-        raise DefinitionError(f"{what} must take (context), (input, context) or nothing; it takes {signature}")
+    if len(required) > 2 or any(parameter.kind is parameter.KEYWORD_ONLY for parameter in required):
+        raise DefinitionError(f"{label} must take (context), (input, context) or nothing; it takes {signature}")
     return len(required)

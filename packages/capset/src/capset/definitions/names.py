@@ -36,10 +36,10 @@ PERMISSION: Final = re.compile(r"[a-z][a-z0-9_-]*:[a-z][a-z0-9_-]*")
 """``resource:verb``, matched as an exact string."""
 
 
-def checked(what: str, name: object, grammar: re.Pattern[str]) -> str:
+def checked(label: str, name: object, grammar: re.Pattern[str]) -> str:
     """Return ``name`` if it fits ``grammar``; raise ``DefinitionError`` otherwise."""
     if not isinstance(name, str) or not grammar.fullmatch(name):
-        raise DefinitionError(f"{what} must match {grammar.pattern}; got {name!r}")
+        raise DefinitionError(f"{label} must match {grammar.pattern}; got {name!r}")
     return name
 
 
@@ -50,55 +50,57 @@ def checked_permissions(owner: str, permissions: Iterable[str]) -> frozenset[str
     return frozenset(checked(f"{owner}: a permission", permission, PERMISSION) for permission in permissions)
 
 
-def checked_text(what: str, text: object) -> str:
+def checked_text(label: str, text: object) -> str:
     """Return ``text`` if it is a string without lone surrogates (which have no UTF-8 form); raise otherwise."""
     if not isinstance(text, str):
-        raise DefinitionError(f"{what} must be text; got {type(text).__name__}")
+        raise DefinitionError(f"{label} must be text; got {type(text).__name__}")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise DefinitionError(f"{what} holds a lone surrogate at position {error.start}") from None
+        raise DefinitionError(f"{label} holds a lone surrogate at position {error.start}") from None
     return text
 
 
-def checked_optional(what: str, text: object) -> str | None:
+def checked_optional(label: str, text: object) -> str | None:
     """Return ``text`` as ``checked_text`` does, or ``None`` if there is none."""
-    return None if text is None else checked_text(what, text)
+    return None if text is None else checked_text(label, text)
 
 
-def checked_flag(what: str, value: object) -> bool:
+def checked_flag(label: str, value: object) -> bool:
     """Return ``value`` if it is a bool; raise otherwise, since other truthy values are often mistakes."""
     if not isinstance(value, bool):
-        raise DefinitionError(f"{what} must be True or False; got {value!r:.80}")
+        raise DefinitionError(f"{label} must be True or False; got {value!r:.80}")
     return value
 
 
-def checked_texts(what: str, texts: Iterable[str]) -> tuple[str, ...]:
+def checked_texts(label: str, texts: Iterable[str]) -> tuple[str, ...]:
     """Return the texts trimmed, without empty ones, in order; a bare string counts as one text."""
-    entries = [texts] if isinstance(texts, str) else listed(what, texts)
-    trimmed = (checked_text(what, text).strip() for text in entries)
+    entries = [texts] if isinstance(texts, str) else listed(label, texts)
+    trimmed = (checked_text(label, text).strip() for text in entries)
     return tuple(text for text in trimmed if text)
 
 
-def text_keyed(what: str, values: object) -> Mapping[str, Any]:  # values of the host's own
+def text_keyed(label: str, values: object) -> Mapping[str, Any]:  # values of the host's own
     """Return a frozen copy of a mapping with text keys; raise ``DefinitionError`` for anything else."""
-    return MappingProxyType({checked_text(f"{what}: a key", key): value for key, value in mapped(what, values).items()})
+    return MappingProxyType(
+        {checked_text(f"{label}: a key", key): value for key, value in mapped(label, values).items()}
+    )
 
 
-def listed(what: str, values: object) -> list[Any]:  # the caller checks the members next
+def listed(label: str, values: object) -> list[Any]:  # the caller checks the members next
     """Return the members of an ordered list; raise ``DefinitionError`` for anything else.
 
     A string would be split into letters, and a set has another order in every process.
     """
     if isinstance(values, str | bytes | Mapping | Set) or not isinstance(values, Iterable):
-        raise DefinitionError(f"{what} must be a list; got {values!r:.80}")
+        raise DefinitionError(f"{label} must be a list; got {values!r:.80}")
     return list(cast("Iterable[Any]", values))
 
 
-def mapped(what: str, values: object) -> dict[Any, Any]:  # as above
+def mapped(label: str, values: object) -> dict[Any, Any]:  # as above
     """Return the members of a mapping; raise ``DefinitionError`` for anything else."""
     if not isinstance(values, Mapping):
-        raise DefinitionError(f"{what} must be a mapping; got {values!r:.80}")
+        raise DefinitionError(f"{label} must be a mapping; got {values!r:.80}")
     return dict(cast("Mapping[Any, Any]", values))
 
 
@@ -110,16 +112,16 @@ _QUOTED: Final = re.compile(r"`([A-Za-z0-9_-]{1,64})`")
 
 def with_tool_names(text: str, names: Mapping[str, str]) -> str:
     """Return instructions with the tools in backquotes under other names."""
-    return _QUOTED.sub(lambda found: f"`{names.get(found[1], found[1])}`", text)
+    return _QUOTED.sub(lambda match: f"`{names.get(match[1], match[1])}`", text)
 
 
-def copied(what: str, value: V) -> V:
+def copied(label: str, value: V) -> V:
     """Return a deep copy, so that the caller cannot change it later; raise ``DefinitionError`` if there can be none."""
     try:
         return deepcopy(value)
     except Exception as error:  # of the value's own code, which may raise anything
         raise DefinitionError(
-            f"{what} cannot be copied, so it could change later: {type(error).__name__}: {error}",
+            f"{label} cannot be copied, so it could change later: {type(error).__name__}: {error}",
             hint="give plain data, or a function that makes the value when it is needed",
         ) from error
 

@@ -32,47 +32,49 @@ def parameterised(make: Callable[P, K], /) -> Callable[P, K]:
     ``DefinitionError`` at a call whose arguments cannot be hashed or whose result is no ``Capability``, and
     ``CapabilityCycle``, with the whole chain, for a capability that needs itself.
     """
-    made: dict[object, K] = {}
+    cache: dict[object, K] = {}
     signature = inspect.signature(make)
     name = getattr(make, "__name__", "capability")
 
     @functools.wraps(make)
-    def once(*args: P.args, **kwargs: P.kwargs) -> K:
+    def build_once(*args: P.args, **kwargs: P.kwargs) -> K:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         try:
             key = _typed(bound.args), frozenset((name, _typed(value)) for name, value in bound.kwargs.items())
-            known = made.get(key)
+            cached = cache.get(key)
         except TypeError:
-            told = _call_text(name, args, kwargs)
-            raise DefinitionError(f"{told}: the arguments of a parameterised capability must be hashable") from None
-        if known is not None:
-            return known
+            call_text = _call_text(name, args, kwargs)
+            raise DefinitionError(
+                f"{call_text}: the arguments of a parameterised capability must be hashable"
+            ) from None
+        if cached is not None:
+            return cached
         with _LOCK:
-            if (known := made.get(key)) is not None:  # made by another thread since
-                return known
-            told = _call_text(name, args, kwargs)
+            if (cached := cache.get(key)) is not None:  # made by another thread since
+                return cached
+            call_text = _call_text(name, args, kwargs)
             above = _MAKING.get()
-            chain = " → ".join((*(label for _, _, label in above), told))
-            if any(function is made and of == key for function, of, _ in above):
+            chain = " → ".join((*(label for _, _, label in above), call_text))
+            if any(function is cache and of == key for function, of, _ in above):
                 raise CapabilityCycle(f"a capability needs itself: {chain}")
             if len(above) >= MAX_LEVELS:
                 raise DefinitionError(
                     f"more than {MAX_LEVELS} capabilities are made inside each other: {chain:.200} …",
                     hint="a function that makes a capability of another argument each time never ends",
                 )
-            token = _MAKING.set((*above, (made, key, told)))
+            token = _MAKING.set((*above, (cache, key, call_text)))
             try:
                 capability = make(*args, **kwargs)
             finally:
                 _MAKING.reset(token)
             if not isinstance(capability, Capability):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
-                raise DefinitionError(f"{told} must return a Capability; it returned {capability!r}")
-            made[key] = capability
+                raise DefinitionError(f"{call_text} must return a Capability; it returned {capability!r}")
+            cache[key] = capability
             return capability
 
-    vars(once)["makes_capabilities"] = True
-    return once
+    vars(build_once)["makes_capabilities"] = True
+    return build_once
 
 
 def _typed(value: object) -> object:

@@ -75,7 +75,7 @@ def make_part(
     hooks: Hooks | None = None,
 ) -> Part:
     """Check and freeze every surface. Raises ``DefinitionError``, starting with ``owner``."""
-    given = {name for name, value in locals().items() if name != "owner" and value is not None}
+    declared = {name for name, value in locals().items() if name != "owner" and value is not None}
     texts = checked_texts(f"{owner}: instructions", () if instructions is None else instructions)
     if any(_CLOSING.search(text) for text in texts):
         raise DefinitionError(f"{owner}: instructions must not close the <capability> block that holds them")
@@ -95,7 +95,7 @@ def make_part(
         files=_files(owner, {} if files is None else files),
         model_settings=_settings(owner, {} if model_settings is None else model_settings),
         hooks=checked_hooks(owner, hooks),
-        declared=frozenset(given),
+        declared=frozenset(declared),
     )
 
 
@@ -143,10 +143,10 @@ def file_within_file(paths: Collection[str]) -> tuple[str, str] | None:
 
 
 def _settings(owner: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    own = mapped(f"{owner}: model_settings", settings)
-    if not all(isinstance(key, str) for key in own):
+    entries = mapped(f"{owner}: model_settings", settings)
+    if not all(isinstance(key, str) for key in entries):
         raise DefinitionError(f"{owner}: model_settings are a mapping with texts as keys; got {settings!r}")
-    return MappingProxyType({key: copied(f"{owner}: model_settings: {key!r}", value) for key, value in own.items()})
+    return MappingProxyType({key: copied(f"{owner}: model_settings: {key!r}", value) for key, value in entries.items()})
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)

@@ -81,29 +81,29 @@ def _is_secret(name: str, value: object) -> bool:
     return value is not None and is_secret_name(name)
 
 
-def _checked(values: object, what: str) -> dict[str, Any]:
+def _checked(values: object, label: str) -> dict[str, Any]:
     """Return a copy, sorted by name. A value may be a secret, so errors give only its type or its length."""
     if not isinstance(values, Mapping):
-        raise DefinitionError(f"{what} must be a mapping of names to values; got {type(values).__name__:.80}")
-    given = dict(cast("Mapping[Any, Any]", values))
-    if len(given) > MAX_NAMES:
-        raise DefinitionError(f"{what} are at most {MAX_NAMES}; got {len(given):,}")
-    for name, value in given.items():
+        raise DefinitionError(f"{label} must be a mapping of names to values; got {type(values).__name__:.80}")
+    attributes = dict(cast("Mapping[Any, Any]", values))
+    if len(attributes) > MAX_NAMES:
+        raise DefinitionError(f"{label} are at most {MAX_NAMES}; got {len(attributes):,}")
+    for name, value in attributes.items():
         if type(name) is not str or not ATTRIBUTE.fullmatch(name):
-            raise DefinitionError(f"{what}: a name must match {ATTRIBUTE.pattern}; got {name!r:.80}")
-        _check(f"{what}: {name}", value)
-    return dict(sorted(given.items()))
+            raise DefinitionError(f"{label}: a name must match {ATTRIBUTE.pattern}; got {name!r:.80}")
+        _check(f"{label}: {name}", value)
+    return dict(sorted(attributes.items()))
 
 
-def _check(what: str, value: object) -> None:
+def _check(label: str, value: object) -> None:
     if type(value) not in (str, int, float, bool, type(None)):
-        raise DefinitionError(f"{what} must be text, a number, true, false or null; got {_kind(value)}")
-    if isinstance(value, str) and len(checked_text(what, value)) > MAX_TEXT:
-        raise DefinitionError(f"{what} has {len(value):,} characters, and may have {MAX_TEXT:,}")
+        raise DefinitionError(f"{label} must be text, a number, true, false or null; got {_kind(value)}")
+    if isinstance(value, str) and len(checked_text(label, value)) > MAX_TEXT:
+        raise DefinitionError(f"{label} has {len(value):,} characters, and may have {MAX_TEXT:,}")
     if isinstance(value, float) and not isfinite(value):
-        raise DefinitionError(f"{what} must be a finite number")
+        raise DefinitionError(f"{label} must be a finite number")
     if isinstance(value, int) and not -_MAX_EXACT <= value <= _MAX_EXACT:
-        raise DefinitionError(f"{what} is beyond ±2^53, where readers of JSON round: write it as text, in quotes")
+        raise DefinitionError(f"{label} is beyond ±2^53, where readers of JSON round: write it as text, in quotes")
 
 
 def _kind(value: object) -> str:
@@ -170,8 +170,8 @@ class Principal:
         store(self, "allowance", allowance)
         store(self, "attributes", Attributes(attributes, what=f"principal {id!r}: attributes"))
         store(self, "on_behalf_of_attributes", self._others(on_behalf_of_attributes))
-        what = f"principal {id!r}: makers"
-        store(self, "makers", tuple(checked_text(what, maker) for maker in listed(what, makers)))
+        label = f"principal {id!r}: makers"
+        store(self, "makers", tuple(checked_text(label, maker) for maker in listed(label, makers)))
 
     @classmethod
     def anonymous(cls, *, permissions: Iterable[str] = ()) -> Self:
@@ -185,7 +185,7 @@ class Principal:
         """
         if self.org != other.org:
             raise DefinitionError(f"{self.id!r} cannot act for {other.id!r}: they belong to different organisations")
-        whom = f"{other.kind}:{other.id}" + (f" for {other.on_behalf_of}" if other.on_behalf_of else "")
+        on_behalf_of = f"{other.kind}:{other.id}" + (f" for {other.on_behalf_of}" if other.on_behalf_of else "")
         both = self.permissions & other.permissions
         theirs = (other.attributes, *other.on_behalf_of_attributes)
         allowance = lowest_allowance((self.allowance, other.allowance))
@@ -193,7 +193,7 @@ class Principal:
         return replace(
             self,
             permissions=both,
-            on_behalf_of=whom,
+            on_behalf_of=on_behalf_of,
             on_behalf_of_attributes=theirs,
             allowance=allowance,
             makers=makers,
@@ -203,11 +203,11 @@ class Principal:
         """Return this principal with more permissions, such as the default ones."""
         return replace(self, permissions=self.permissions | frozenset(more))
 
-    def _others(self, given: Iterable[Mapping[str, Any]]) -> tuple[Attributes, ...]:
+    def _others(self, attribute_sets: Iterable[Mapping[str, Any]]) -> tuple[Attributes, ...]:
         """Return the attributes of each principal that it acts for."""
-        what = f"principal {self.id!r}: on_behalf_of_attributes"
-        found = [Attributes(one, what=what) for one in listed(what, given)]
+        label = f"principal {self.id!r}: on_behalf_of_attributes"
+        attributes = [Attributes(mapping, what=label) for mapping in listed(label, attribute_sets)]
         named = len(self.on_behalf_of.split(" for ")) if self.on_behalf_of else 0
-        if len(found) > named:
-            raise DefinitionError(f"{what} are of those that on_behalf_of names: {named}; got {len(found)}")
-        return (*found, *[NO_ATTRIBUTES] * (named - len(found)))
+        if len(attributes) > named:
+            raise DefinitionError(f"{label} are of those that on_behalf_of names: {named}; got {len(attributes)}")
+        return (*attributes, *[NO_ATTRIBUTES] * (named - len(attributes)))

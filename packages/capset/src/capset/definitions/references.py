@@ -59,9 +59,9 @@ class CapabilityRef(Definition, Generic[H, C]):
         return type(self), (self.base, dict(self.presets), self.config, self.prefix, rename)
 
     def __repr__(self) -> str:
-        said = [f"{name}={is_on}" for name, is_on in self.presets.items()]
-        said += [f"{name}={value!r}" for name in ("config", "prefix", "rename") if (value := getattr(self, name))]
-        return f"CapabilityRef({self.base.name!r}{''.join(f', {one}' for one in said)})"
+        options = [f"{name}={is_on}" for name, is_on in self.presets.items()]
+        options += [f"{name}={value!r}" for name in ("config", "prefix", "rename") if (value := getattr(self, name))]
+        return f"CapabilityRef({self.base.name!r}{''.join(f', {option}' for option in options)})"
 
     @property
     def name(self) -> str:
@@ -122,11 +122,11 @@ def _check_prefix(base: Capability[Any, Any], prefix: object) -> None:
 
 
 def _checked_names(base: Capability[Any, Any], rename: object) -> Mapping[str, str]:
-    owner, own = f"capability {base.name!r}", [tool.name for tool in base.every_tool]
+    owner, tool_names = f"capability {base.name!r}", [tool.name for tool in base.every_tool]
     renamed = mapped(f"{owner}: rename", rename)
     for old, new in renamed.items():
-        if old not in own:
-            raise DefinitionError(f"{owner}: {unknown('tool', str(old), own)}")
+        if old not in tool_names:
+            raise DefinitionError(f"{owner}: {unknown('tool', str(old), tool_names)}")
         checked(f"{owner}: the new name of {old!r}", new, TOOL)
     return MappingProxyType(renamed)
 
@@ -145,7 +145,7 @@ def checked_uses(owner: str, uses: object) -> tuple[AnyRef | DynamicUses, ...]:
     if callable(uses):
         return (_function(owner, uses),)
     entries = listed(f"{owner}: uses", uses)
-    return tuple(_function(owner, one) if callable(one) else as_ref(owner, one) for one in entries)
+    return tuple(_function(owner, entry) if callable(entry) else as_ref(owner, entry) for entry in entries)
 
 
 def _function(owner: str, entry: Callable[..., Any]) -> DynamicUses:

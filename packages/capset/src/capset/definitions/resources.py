@@ -33,9 +33,9 @@ ScopeState = Mapping[Scope, type[BaseModel]]
 
 def checked_scope(owner: str, scope: object) -> Scope:
     """Return ``scope`` if it is a known scope; raise ``DefinitionError`` otherwise."""
-    for known in SCOPES:
-        if scope == known:
-            return known
+    for candidate in SCOPES:
+        if scope == candidate:
+            return candidate
     raise DefinitionError(f"{owner}: {unknown('scope', str(scope), SCOPES)}")
 
 
@@ -48,28 +48,28 @@ def checked_state(owner: str, state: Mapping[Scope, type[BaseModel]]) -> ScopeSt
     )
 
 
-def checked_model(what: str, model: object) -> type[BaseModel]:
+def checked_model(label: str, model: object) -> type[BaseModel]:
     """Return ``model`` if it can be a model of shared state, whose fields are stored one by one; raise otherwise."""
     if not (isinstance(model, type) and issubclass(model, BaseModel)):
-        raise DefinitionError(f"{what} is a pydantic model class; got {model!r}")
+        raise DefinitionError(f"{label} is a pydantic model class; got {model!r}")
     if model.__pydantic_root_model__:  # to import RootModel takes longer than all the rest of this module
-        raise DefinitionError(f"{what}: {model.__name__} has no fields; give a model with fields")
+        raise DefinitionError(f"{label}: {model.__name__} has no fields; give a model with fields")
     if model.model_config.get("extra") == "allow":
-        raise DefinitionError(f"{what}: {model.__name__} allows extra fields, so it would take those of other models")
+        raise DefinitionError(f"{label}: {model.__name__} allows extra fields, so it would take those of other models")
     for name, field in model.model_fields.items():
         if field.alias is not None or field.validation_alias is not None or field.serialization_alias is not None:
-            raise DefinitionError(f"{what}: {model.__name__}.{name} has an alias; state is kept under its own names")
+            raise DefinitionError(f"{label}: {model.__name__}.{name} has an alias; state is kept under its own names")
         if field.exclude:
-            raise DefinitionError(f"{what}: {model.__name__}.{name} has exclude=True, so it could not be stored")
+            raise DefinitionError(f"{label}: {model.__name__}.{name} has exclude=True, so it could not be stored")
     if model.__pydantic_decorators__.model_serializers:
-        raise DefinitionError(f"{what}: {model.__name__} has a model_serializer; state is stored field by field")
+        raise DefinitionError(f"{label}: {model.__name__} has a model_serializer; state is stored field by field")
     if model in _SCHEMAS:
         return model
-    schema = schema_of(what, model, "validation")
-    schema.refuse_secrets(what)
+    schema = schema_of(label, model, "validation")
+    schema.refuse_secrets(label)
     if (problem := unfit_default(model)) is not None:
         raise DefinitionError(
-            f"{what}: {model.__name__}: {problem} needs a default that fits: state is there before anybody writes it"
+            f"{label}: {model.__name__}: {problem} needs a default that fits: state is there before anybody writes it"
         )
     _SCHEMAS[model] = schema
     return model
@@ -83,8 +83,8 @@ def state_schema(model: type[BaseModel]) -> Schema:
 def unfit_default(model: type[BaseModel]) -> str | None:
     """Return the fields of a model that have no default, or a default that reading the stored value would refuse."""
     try:
-        made = model().model_dump(mode="json", warnings=False)
-        model.model_validate_json(to_json(made), strict=True)
+        dumped = model().model_dump(mode="json", warnings=False)
+        model.model_validate_json(to_json(dumped), strict=True)
     except ValidationError as error:
         places = dict.fromkeys(str(problem["loc"][0]) if problem["loc"] else "the model" for problem in error.errors())
         return ", ".join(places)
@@ -166,24 +166,24 @@ class Documents(Definition):
 
 def distinct_resources(owner: str, resources: Iterable[AnyResource | Documents]) -> tuple[AnyResource | Documents, ...]:
     """Return each resource once, in order. Raises ``ResourceConflict`` for two with one name in one scope."""
-    kept: dict[tuple[Scope, str], AnyResource | Documents] = {}
+    distinct: dict[tuple[Scope, str], AnyResource | Documents] = {}
     for entry in listed(f"{owner}: resources", resources):
         if not isinstance(entry, (Resource, Documents)):
             raise DefinitionError(f"{owner}: {entry!r} is not a Resource")
-        one = cast("AnyResource | Documents", entry)
-        if kept.setdefault((one.scope, one.name), one) is not one:
-            raise ResourceConflict(f"{owner}: two different {one.scope} resources are named {one.name!r}")
-    return tuple(kept.values())
+        resource = cast("AnyResource | Documents", entry)
+        if distinct.setdefault((resource.scope, resource.name), resource) is not resource:
+            raise ResourceConflict(f"{owner}: two different {resource.scope} resources are named {resource.name!r}")
+    return tuple(distinct.values())
 
 
 def _maker(owner: str, schema: Schema, default: Any) -> Callable[[], Any] | None:
     if default is _NONE:
         return None
 
-    kept = default if callable(default) else copied(f"{owner}: its default", default)
+    frozen_default = default if callable(default) else copied(f"{owner}: its default", default)
 
     def make() -> Any:
-        return kept() if callable(kept) else deepcopy(kept)
+        return frozen_default() if callable(frozen_default) else deepcopy(frozen_default)
 
     try:
         schema.check(make())

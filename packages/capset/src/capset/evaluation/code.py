@@ -77,12 +77,12 @@ def module_of(handler: object) -> CodeModule:
     Looks through partials, bound methods, callable objects and decorators that use ``functools.wraps``. Raises
     ``NoSource`` for a handler that is compiled, typed in, or made at run time.
     """
-    own = _own(handler)
-    if isinstance(own, FunctionType):
-        if (file := own.__code__.co_filename).startswith("<"):
+    definition = _own(handler)
+    if isinstance(definition, FunctionType):
+        if (file := definition.__code__.co_filename).startswith("<"):
             raise NoSource(f"it was typed in, or made at run time ({file:.80}), and has no source file")
-        namespace = own.__globals__
-    elif isinstance(own, type) and (module := sys.modules.get(own.__module__)) is not None:
+        namespace = definition.__globals__
+    elif isinstance(definition, type) and (module := sys.modules.get(definition.__module__)) is not None:
         namespace = vars(module)
     else:
         raise NoSource("it is no Python function: it is compiled, and has no source")
@@ -138,8 +138,8 @@ def source_of(module: CodeModule) -> CodeSource:
     inside = file.relative_to(root).as_posix()
     if not inside.startswith(f"{expected}."):  # loaded under a name that does not match its path
         return alone
-    if (found := _distribution(root, inside, parts[0])) is not None:
-        return found
+    if (distribution := _distribution(root, inside, parts[0])) is not None:
+        return distribution
     for depth in range(1, len(parts) + is_package):
         folder = root.joinpath(*parts[:depth])
         if (folder / "__init__.py").is_file():
@@ -157,13 +157,13 @@ def files_of(source: CodeSource) -> dict[str, str]:
         return {source.base.name: _digest(source.base)}
     if source.kind == "package":
         return {path: _digest(source.root / path) for path in _below(source)}
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for path in _recorded(_record_of(source.base)):
         try:
-            found[path] = _digest(source.root / path)
+            digests[path] = _digest(source.root / path)
         except FileNotFoundError:
             continue
-    return found
+    return digests
 
 
 def _distribution(root: Path, inside: str, top: str) -> CodeSource | None:
@@ -171,12 +171,12 @@ def _distribution(root: Path, inside: str, top: str) -> CodeSource | None:
     from importlib.metadata import Distribution
 
     try:
-        folders = [one for one in root.iterdir() if one.suffix == ".dist-info"]
+        folders = [folder for folder in root.iterdir() if folder.suffix == ".dist-info"]
     except NotADirectoryError:  # an archive
         return None
-    wanted = top.lower()
+    top_name = top.lower()
     # Most distributions have the name of the package they install.
-    for base in sorted(folders, key=lambda one: (not one.name.lower().startswith(wanted), one)):
+    for base in sorted(folders, key=lambda folder: (not folder.name.lower().startswith(top_name), folder)):
         try:
             record = _record_of(base)
         except OSError:  # a distribution that was installed wrongly does not concern this handler
@@ -193,11 +193,11 @@ def _record_of(base: Path) -> str:
 
 def _recorded(record: str) -> Iterator[str]:
     """Yield the paths of the code that a RECORD lists, each once, without files outside the root, such as scripts."""
-    seen: set[str] = set()
+    yielded: set[str] = set()
     for row in csv.reader(record.splitlines()):
         path = posixpath.normpath(row[0].replace("\\", "/")) if row else ""
-        if _is_code(path) and not path.startswith(("../", "/")) and path not in seen:
-            seen.add(path)
+        if _is_code(path) and not path.startswith(("../", "/")) and path not in yielded:
+            yielded.add(path)
             yield path
 
 
@@ -206,10 +206,10 @@ def _below(source: CodeSource) -> Iterator[str]:
         raise error
 
     for folder, folders, files in os.walk(source.base, onerror=refuse):
-        folders[:] = [one for one in folders if one != _CACHES and not one.startswith(".")]
-        for one in files:
-            if _is_code(one):
-                yield Path(folder, one).relative_to(source.root).as_posix()
+        folders[:] = [name for name in folders if name != _CACHES and not name.startswith(".")]
+        for file in files:
+            if _is_code(file):
+                yield Path(folder, file).relative_to(source.root).as_posix()
 
 
 def _is_code(path: str) -> bool:
@@ -226,18 +226,18 @@ def _editable(folder: Path) -> tuple[str, str | None] | None:
     from pydantic_core import from_json
 
     best: tuple[int, Distribution] | None = None
-    for one in distributions():
+    for distribution in distributions():
         try:
-            text = one.read_text("direct_url.json")
-            told: Any = from_json(text) if text else {}
-            if not told.get("dir_info", {}).get("editable"):
+            text = distribution.read_text("direct_url.json")
+            origin: Any = from_json(text) if text else {}
+            if not origin.get("dir_info", {}).get("editable"):
                 continue
-            project = Path(url2pathname(urlsplit(str(told["url"])).path)).resolve()
+            project = Path(url2pathname(urlsplit(str(origin["url"])).path)).resolve()
         except (ValueError, KeyError, TypeError, AttributeError):
             continue  # not as PEP 610 has it
         depth = len(project.parts)
         if folder.resolve().is_relative_to(project) and (best is None or depth > best[0]):
-            best = depth, one
+            best = depth, distribution
     return None if best is None else _named(best[1])
 
 
@@ -245,8 +245,8 @@ def _named(distribution: Distribution) -> tuple[str, str | None] | None:
     """Return name and version, or ``None`` if the metadata are missing."""
     from email.parser import HeaderParser
 
-    told = HeaderParser().parsestr(distribution.read_text("METADATA") or "")
-    return (str(told["Name"]), told["Version"]) if told["Name"] else None
+    headers = HeaderParser().parsestr(distribution.read_text("METADATA") or "")
+    return (str(headers["Name"]), headers["Version"]) if headers["Name"] else None
 
 
 def _digest(path: Path) -> str:
@@ -292,16 +292,16 @@ class _Once(Generic[K, V]):
 
 def code_of(tool: AnyTool) -> Code:
     """Return the code behind a tool, read at the first use: with a hash, or with the reason for having none."""
-    known = _TOOLS.get(tool)
-    if known is None:
-        known = _TOOLS[tool] = _found(tool)
-    return known
+    code = _TOOLS.get(tool)
+    if code is None:
+        code = _TOOLS[tool] = _found(tool)
+    return code
 
 
 async def read_code(snapshot: Snapshot) -> None:
     """Read the code behind all tools of a snapshot, in play or not, in a thread, unless that is done already."""
     if not is_read(snapshot):
-        await read_code_of(one.tool for one in snapshot.installed.values())
+        await read_code_of(installed.tool for installed in snapshot.installed.values())
 
 
 async def read_code_of(tools: Iterable[AnyTool]) -> None:
@@ -313,9 +313,9 @@ async def read_code_of(tools: Iterable[AnyTool]) -> None:
 def is_read(snapshot: Snapshot) -> bool:
     """Whether the code behind all tools of a snapshot has been read."""
     if snapshot.plan is not plan_of(snapshot.composition):  # tools were made for this snapshot alone
-        return all(one.tool in _TOOLS for one in snapshot.installed.values())
+        return all(installed.tool in _TOOLS for installed in snapshot.installed.values())
     if snapshot.composition not in _COMPOSITIONS:
-        if not all(one.tool in _TOOLS for one in snapshot.installed.values()):
+        if not all(installed.tool in _TOOLS for installed in snapshot.installed.values()):
             return False
         _COMPOSITIONS.add(snapshot.composition)
     return True
@@ -323,7 +323,7 @@ def is_read(snapshot: Snapshot) -> bool:
 
 def known_code(hash: str | None) -> Code | None:
     """Return the code that has a hash, if this process has read it."""
-    return None if hash is None else next((one for one in [*_read.known.values()] if one.hash == hash), None)
+    return None if hash is None else next((code for code in [*_read.known.values()] if code.hash == hash), None)
 
 
 def _found(tool: AnyTool) -> Code:
@@ -335,8 +335,8 @@ def _found(tool: AnyTool) -> Code:
     except NoSource as error:
         return Code(None, reason=str(error))
     except (OSError, ValueError, csv.Error) as error:
-        told = error.strerror if isinstance(error, OSError) else type(error).__name__
-        return Code(None, reason=f"its files cannot be read: {told}")
+        cause = error.strerror if isinstance(error, OSError) else type(error).__name__
+        return Code(None, reason=f"its files cannot be read: {cause}")
 
 
 def _hashed(source: CodeSource) -> Code:

@@ -89,7 +89,7 @@ async def evaluate(
     plan = evaluating.plan(composition)
     answers = MappingProxyType(evaluating.answers)
     left_out = plan.left_out(principal.permissions, answers)
-    told = plan.instructions_in_play(left_out, answers)
+    member_instructions = plan.instructions_in_play(left_out, answers)
     return Snapshot(
         composition,
         principal,
@@ -97,9 +97,9 @@ async def evaluate(
         plan,
         left_out,
         answers,
-        told,
+        member_instructions,
         plan.runtime_hash(left_out),
-        plan.prompt_hash(told),
+        plan.prompt_hash(member_instructions),
         hashed,
         MappingProxyType(evaluating.toolkits),
         namespace,
@@ -111,7 +111,7 @@ async def evaluate(
 
 async def evaluate_again(snapshot: Snapshot, composition: Composition) -> Snapshot:
     """Evaluate another composition in the same circumstances: the same principal, environment, labels and hooks."""
-    again = await evaluate(
+    evaluated = await evaluate(
         composition,
         principal=snapshot.principal,
         env=snapshot.env,
@@ -120,8 +120,8 @@ async def evaluate_again(snapshot: Snapshot, composition: Composition) -> Snapsh
         agent_name=snapshot.agent_name,
         hooks=snapshot.hooks,
     )
-    again = replace(again, invocation_hash=snapshot.invocation_hash)
-    return again if snapshot.refused is None else again.closed(snapshot.refused)
+    evaluated = replace(evaluated, invocation_hash=snapshot.invocation_hash)
+    return evaluated if snapshot.refused is None else evaluated.closed(snapshot.refused)
 
 
 Step = PolicyBinding | InstalledToolkit
@@ -242,8 +242,8 @@ class Evaluation:
         if is_denied or not isinstance(toolkit, DynamicToolkit) or self._making is None:
             return
         deadline.start()
-        found = await self._making.make(step, toolkit, ToolkitContext(*self._request[:2], *self._labels))
-        self._pending += [one for one in found[::-1] if is_taken(one)]
+        new_steps = await self._making.make(step, toolkit, ToolkitContext(*self._request[:2], *self._labels))
+        self._pending += [new_step for new_step in new_steps[::-1] if is_taken(new_step)]
 
 
 def _is_pending(answer: object) -> bool:

@@ -27,7 +27,7 @@ def with_dynamic_uses(composition: Composition, context: Context) -> Composition
     """
     decided: dict[DynamicUses, tuple[AnyRef, ...]] = {}
     block, within = composition.block, composition.data
-    while pending := [one for one in composition.dynamic if one not in decided]:
+    while pending := [function for function in composition.dynamic if function not in decided]:
         decided |= {function: ask_uses(function, context) for function in pending}
         composition = compose(block, decided, within=within)
     return composition
@@ -37,10 +37,10 @@ def ask_uses(function: DynamicUses, context: Context) -> tuple[AnyRef, ...]:
     """Return the references that one function among the ``uses`` gives here and now. Raises ``ContextError``."""
     name = getattr(function, "__name__", "uses")
     try:
-        said = cast("object", function(context))
-        if not isinstance(said, Iterable) or isinstance(said, str):
-            raise ContextError(f"the dynamic uses {name!r} must return a list of capabilities; got {said!r:.80}")
-        return tuple(as_ref(f"the dynamic uses {name!r}", one) for one in cast("Iterable[object]", said))
+        returned = cast("object", function(context))
+        if not isinstance(returned, Iterable) or isinstance(returned, str):
+            raise ContextError(f"the dynamic uses {name!r} must return a list of capabilities; got {returned!r:.80}")
+        return tuple(as_ref(f"the dynamic uses {name!r}", use) for use in cast("Iterable[object]", returned))
     except ContextError:
         raise
     except CapsetError as error:
@@ -70,28 +70,28 @@ class Expansion:
         if toolkit not in self._members:
             self._members[toolkit] = await expand_toolkits(toolkit, context)
         members, installing = self._members[toolkit], self._installing
-        known, before = len(installing.steps), installing.count
+        step_count, before = len(installing.steps), installing.count
         try:
             tools = distinct_tools(f"the dynamic toolkit {toolkit.name!r}", members)
             names = step.names.and_of(tools)
             installing.add(members, step.source, names, step.levels, step.path)
-            self._check_ids(installing.steps[known:])
+            self._check_ids(installing.steps[step_count:])
         except DefinitionError as error:
-            told = f"the dynamic toolkit {toolkit.name!r} does not fit: {error.message}"
-            raise ToolkitFailed(told, hint=error.hint) from error
+            message = f"the dynamic toolkit {toolkit.name!r} does not fit: {error.message}"
+            raise ToolkitFailed(message, hint=error.hint) from error
         speaking = replace(step, names=names, tools=frozenset(map(names.of, tools)))
         self._made[step] = speaking, slice(before, installing.count)
-        return installing.steps[known:]
+        return installing.steps[step_count:]
 
     def plan(self, composition: Composition) -> Plan:
         """Return the plan of a composition, expanded. Raises ``ToolkitFailed`` for a tool that cannot run."""
         if not self._made:
             return self._plan
-        for one in self._installing.tools.values():
-            if one.tool.block is not None and one.tool.block not in composition.children:
+        for installed in self._installing.tools.values():
+            if installed.tool.block is not None and installed.tool.block not in composition.children:
                 raise ToolkitFailed(
-                    f"the dynamic toolkit {'.'.join(one.toolkits)!r} made the tool {one.name!r}, which runs a block "
-                    "that nothing declares statically",
+                    f"the dynamic toolkit {'.'.join(installed.toolkits)!r} made the tool {installed.name!r}, "
+                    "which runs a block that nothing declares statically",
                     hint="put the tools that run blocks into tools=",
                 )
         _check_routes(self._installing.tools, composition)
@@ -100,22 +100,22 @@ class Expansion:
 
     def _in_order(self, members: Iterable[Installed | InstalledToolkit]) -> Iterator[Installed | InstalledToolkit]:
         """Yield the current members, and after each toolkit its own members."""
-        for one in members:
-            if isinstance(one, Installed):
-                yield self._installing.tools[one.name]
-            elif one in self._made:
-                speaking, inside = self._made[one]
+        for member in members:
+            if isinstance(member, Installed):
+                yield self._installing.tools[member.name]
+            elif member in self._made:
+                speaking, inside = self._made[member]
                 yield speaking
                 yield from self._in_order(self._installing.members[inside])
             else:
-                yield one
+                yield member
 
     def _check_ids(self, steps: Iterable[PolicyBinding | InstalledToolkit]) -> None:
         """Refuse two policies of one id, which no record could tell apart."""
-        for one in steps:
-            if isinstance(one, PolicyBinding) and self._ids.setdefault(one.policy.id, one.policy) is not one.policy:
+        for step in steps:
+            if isinstance(step, PolicyBinding) and self._ids.setdefault(step.policy.id, step.policy) is not step.policy:
                 raise PolicyConflict(
-                    f"two different policies have the id {one.policy.id!r}",
+                    f"two different policies have the id {step.policy.id!r}",
                     hint="share one Policy object, or give one of them another id",
                 )
 
@@ -149,8 +149,8 @@ async def expand_toolkits(toolkit: DynamicToolkit, context: ToolkitContext) -> t
     except DefinitionError as error:
         # The message shows the value returned, which may be anything.
         _log.error("%s", error.message)
-        told = f"{owner} failed: it must give a list of tools and toolkits; the log says what it gave"
-        raise ToolkitFailed(told) from error
+        message = f"{owner} failed: it must give a list of tools and toolkits; the log says what it gave"
+        raise ToolkitFailed(message) from error
     except BaseException as error:  # of an iterator
         if not is_contained(error):
             raise

@@ -73,17 +73,17 @@ class Plan:
         """``members`` and ``tools`` are the composition's own, with those made for one evaluation, if any."""
         self.installed = tools
         self.members = members
-        self.steps = [one for one in steps if is_taken(one)]
-        self.gates = [one.policy for one in steps if isinstance(one, PolicyBinding)]
+        self.steps = [step for step in steps if is_taken(step)]
+        self.gates = [step.policy for step in steps if isinstance(step, PolicyBinding)]
         self.is_dynamic = len(self.gates) < len(steps)
-        self.has_hooks = any(one.hooks for one in steps if isinstance(one, PolicyBinding))
-        self.speaking = [one for one in members if _texts(one) and _is_current(one, tools)]
+        self.has_hooks = any(step.hooks for step in steps if isinstance(step, PolicyBinding))
+        self.speaking = [member for member in members if _texts(member) and _is_current(member, tools)]
         groups: dict[Group, int] = {}
         entries: list[PlanEntry] = []
-        for name, one in tools.items():
-            group = groups.setdefault(Group(one.gates, one.tool.permissions), len(groups))
-            ref = Ref(name, tool_hash(one.tool))
-            entries.append(PlanEntry(one, group, ref))
+        for name, installed in tools.items():
+            group = groups.setdefault(Group(installed.gates, installed.tool.permissions), len(groups))
+            ref = Ref(name, tool_hash(installed.tool))
+            entries.append(PlanEntry(installed, group, ref))
         self.groups = tuple(groups)
         self._permissions = frozenset[str]().union(*(group.permissions for group in groups))
         self._groups_of: dict[str | Policy, list[int]] = {}
@@ -116,22 +116,24 @@ class Plan:
         return self._collect_instructions(left_out, answers) if self.speaking else ()
 
     def _collect_instructions(self, left_out: Set[int], answers: Mapping[Policy, Decision]) -> tuple[str, ...]:
-        there = {entry.ref.name for entry in self.chosen(left_out)}
+        in_play = {entry.ref.name for entry in self.chosen(left_out)}
         used = {
-            (one.source, one.path[:depth])
-            for one in self.members
-            if isinstance(one, InstalledToolkit) and not one.tools.isdisjoint(there)
-            for depth in range(1, len(one.path) + 1)
+            (member.source, member.path[:depth])
+            for member in self.members
+            if isinstance(member, InstalledToolkit) and not member.tools.isdisjoint(in_play)
+            for depth in range(1, len(member.path) + 1)
         }
         denied = denied_by(answers)
         texts: dict[Installed | tuple[AnyToolkit, tuple[str, ...]], tuple[str, ...]] = {}
-        for one in self.speaking:
-            if isinstance(one, Installed):
-                if one.name in there:
-                    texts[one] = one.instructions
-            elif denied.isdisjoint(one.gates) and (one.is_empty or (one.source, one.path) in used):
-                said = one.instructions
-                texts.setdefault((one.toolkit, said), said)  # reached by two ways, its text is included once
+        for member in self.speaking:
+            if isinstance(member, Installed):
+                if member.name in in_play:
+                    texts[member] = member.instructions
+            elif denied.isdisjoint(member.gates) and (member.is_empty or (member.source, member.path) in used):
+                instructions = member.instructions
+                texts.setdefault(
+                    (member.toolkit, instructions), instructions
+                )  # reached by two ways, its text is included once
         return tuple(chain.from_iterable(texts.values()))
 
     def chosen(self, left_out: Set[int]) -> Sequence[PlanEntry]:
@@ -140,12 +142,12 @@ class Plan:
 
     def runtime_hash(self, left_out: frozenset[int]) -> str:
         """Return the hash of the ``runtime_payload`` of the tools in play, computed once for each selection."""
-        known = self._hashes.get(left_out)
-        if known is None:
+        cached = self._hashes.get(left_out)
+        if cached is None:
             if len(self._hashes) >= _KEPT:
                 self._hashes.clear()
-            known = self._hashes[left_out] = self._runtime_hash(left_out)
-        return known
+            cached = self._hashes[left_out] = self._runtime_hash(left_out)
+        return cached
 
     def _runtime_hash(self, left_out: frozenset[int]) -> str:
         if not left_out:
@@ -162,14 +164,16 @@ class Plan:
             pieces += last[:-1] if last[-1] == _COMMA else last, memoryview(_AFTER)
         return hashlib.sha256(b"".join(pieces)).hexdigest()
 
-    def prompt_hash(self, told: tuple[str, ...]) -> str:
-        """Return the hash of the prompt, which is much the same every time; ``told`` as by ``instructions_in_play``."""
-        known = self._prompts.get(told)
-        if known is None:
+    def prompt_hash(self, member_instructions: tuple[str, ...]) -> str:
+        """Return the hash of the prompt; ``member_instructions`` are those that ``instructions_in_play`` returns."""
+        cached = self._prompts.get(member_instructions)
+        if cached is None:
             if len(self._prompts) >= _KEPT:
                 self._prompts.clear()
-            known = self._prompts[told] = prompt_hash(self._system_prompt, (*self._instructions, *told))
-        return known
+            cached = self._prompts[member_instructions] = prompt_hash(
+                self._system_prompt, (*self._instructions, *member_instructions)
+            )
+        return cached
 
 
 def is_taken(step: PolicyBinding | InstalledToolkit) -> bool:
@@ -206,9 +210,9 @@ _PLANS: WeakKeyDictionary[Composition, Plan] = WeakKeyDictionary()
 
 def plan_of(composition: Composition) -> Plan:
     """Return the plan of a composition, computed at first use."""
-    known = _PLANS.get(composition)
-    if known is None:
+    plan = _PLANS.get(composition)
+    if plan is None:
         merged = composition.merged
         tools = MappingProxyType(dict(merged.tools))
-        known = _PLANS[composition] = Plan(composition, merged.members, tools, merged.steps)
-    return known
+        plan = _PLANS[composition] = Plan(composition, merged.members, tools, merged.steps)
+    return plan

@@ -70,9 +70,9 @@ async def ask_each(policies: Iterable[Policy], request: Request) -> list[tuple[P
     A policy that raises, or that answers with neither a ``Decision`` nor a bool, denies. Raises only a cancellation
     from outside.
     """
-    asked = tuple(policies)
-    pending = ask_at_once(asked, request)
-    return [(policy, _ALLOWED) for policy in asked] if pending is None else await pending
+    all_policies = tuple(policies)
+    pending = ask_at_once(all_policies, request)
+    return [(policy, _ALLOWED) for policy in all_policies] if pending is None else await pending
 
 
 def ask_at_once(policies: Sequence[Policy], request: Request) -> Awaitable[list[tuple[Policy, Decision]]] | None:
@@ -148,15 +148,15 @@ async def gate_tool(
     """
     answers: list[tuple[Policy, Decision]] = []
     for policy in gates:
-        held = None if policy.is_live else held_answer(policy, results, mode)
-        answers.append((policy, held or await evaluate_policy(policy, request, hooks=hooks)))
+        answer = None if policy.is_live else held_answer(policy, results, mode)
+        answers.append((policy, answer or await evaluate_policy(policy, request, hooks=hooks)))
     return rule(answers)
 
 
 def held_answer(policy: Policy, results: Mapping[Policy, Decision], mode: PolicyMode) -> Decision | None:
     """Return a policy's answer from the evaluation of the snapshot, or ``None`` if it is to be asked now."""
-    held = results.get(policy)
-    return _UNHELD if held is None and mode == "authoritative" else held
+    answer = results.get(policy)
+    return _UNHELD if answer is None and mode == "authoritative" else answer
 
 
 def rule(answers: Sequence[tuple[Policy, Decision]]) -> Ruling:

@@ -75,8 +75,8 @@ def _integer(value: int) -> str:
 
 def _is_beyond(text: object) -> bool:
     """Whether a value is the text of an integer beyond ±2^53, as one is written."""
-    found = _DIGITS.fullmatch(text) if isinstance(text, str) else None
-    return found is not None and (len(found[1]) > 16 or found[1] > str(MAX_EXACT))
+    match = _DIGITS.fullmatch(text) if isinstance(text, str) else None
+    return match is not None and (len(match[1]) > 16 or match[1] > str(MAX_EXACT))
 
 
 def _looks_tagged(members: Mapping[Any, Any]) -> bool:

@@ -137,7 +137,7 @@ def verify(
     walk = _Walk(since, previous or (GENESIS if since == 1 else None), keys)
     newest = 0
 
-    def own() -> Iterator[Checkpoint]:
+    def read_checkpoints() -> Iterator[Checkpoint]:
         nonlocal newest
         for mark in sound(checkpoints or (), since):
             newest = mark.number
@@ -146,7 +146,7 @@ def verify(
     try:
         if kept and max(map(_seq, kept)) < since - 1:
             raise Unsound(f"no checkpoint that was kept covers record {since} or a later one", since)
-        walk.along(rows, merge(own(), sorted(kept, key=_seq), key=_seq))
+        walk.along(rows, merge(read_checkpoints(), sorted(kept, key=_seq), key=_seq))
         if walk.covered is None and (keys or kept):
             raise Unsound("there is no checkpoint over any of the records", since)
         if checkpoints is not None and kept and newest < (last := max(checkpoint.number for checkpoint in kept)):
@@ -175,22 +175,22 @@ def verify_part(
     of them is what ``covered`` says. Other keys may have signed others.
     """
     walk = _Walk(since, previous, ())
-    marks = [one for one in checkpoints if one.seq >= since - 1]
+    marks = [checkpoint for checkpoint in checkpoints if checkpoint.seq >= since - 1]
     seq: int | None = None
     problem: str | None = None
     try:
         for before, this in pairwise(checkpoints):
             check_follows(before, this)
-        signed = [one for one in marks if own is not None and one.key == own.id]
-        for one in signed:
-            check_signature(one, [] if own is None else [TrustedKey(own)])
+        signed = [mark for mark in marks if own is not None and mark.key == own.id]
+        for mark in signed:
+            check_signature(mark, [] if own is None else [TrustedKey(own)])
         walk.along(rows, iter(marks))
     except Unsound as error:
         seq, problem, signed = walk.seq + 1 if error.seq is None else error.seq, str(error), []
-    covered = max((one.seq for one in signed), default=None)
-    found = Verification(walk.seq - since + 1, problem, seq, since, covered)
+    covered = max((mark.seq for mark in signed), default=None)
+    verification = Verification(walk.seq - since + 1, problem, seq, since, covered)
     passed = tuple(marks) if problem is None else ()
-    return VerifiedPart(found, walk.hash or previous, is_end, passed)
+    return VerifiedPart(verification, walk.hash or previous, is_end, passed)
 
 
 class _Walk:
@@ -225,9 +225,13 @@ class _Walk:
                 self._follow(row["arguments"])
             if self._mark is not None:
                 self._compare(following)
-        if (left := self._mark) is not None:
-            missing = f"record {left.seq} is" if left.seq == self.seq + 1 else f"records {self.seq + 1}–{left.seq} are"
-            raise Unsound(f"{missing} missing at the end: checkpoint {left.number} covers so many", self.seq + 1)
+        if (pending := self._mark) is not None:
+            missing = (
+                f"record {pending.seq} is"
+                if pending.seq == self.seq + 1
+                else f"records {self.seq + 1}–{pending.seq} are"
+            )
+            raise Unsound(f"{missing} missing at the end: checkpoint {pending.number} covers so many", self.seq + 1)
 
     def _follow(self, arguments: object) -> None:
         """Trust the key that takes over from this record on, and the one before it up to here, if that one says so.
@@ -279,10 +283,10 @@ def _seq(checkpoint: Checkpoint) -> int:
 
 def _checked(row: Mapping[str, Any], previous: str, expected: int) -> str:
     """Return a link's hash. Raises ``Unsound`` unless it is the expected link and its columns give the hash."""
-    found = row["seq"]
-    where = found if isinstance(found, int) else expected
-    if found != expected:
-        raise Unsound(f"record {expected} is missing; found {found!r} in its place", where)
+    seq = row["seq"]
+    where = seq if isinstance(seq, int) else expected
+    if seq != expected:
+        raise Unsound(f"record {expected} is missing; found {seq!r} in its place", where)
     if row["previous"] != previous:
         raise Unsound(f"record {expected} does not follow the one before it: its 'previous' is another hash", where)
     try:

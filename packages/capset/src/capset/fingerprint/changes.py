@@ -77,13 +77,13 @@ def compare_members(
         return
     ours, theirs = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
     for key in sorted({*ours, *theirs}):
-        here = at(path, write(key))
+        member_path = at(path, write(key))
         if key not in theirs:
-            yield Change(here, "removed", before=ours[key])
+            yield Change(member_path, "removed", before=ours[key])
         elif key not in ours:
-            yield Change(here, "added", after=theirs[key])
+            yield Change(member_path, "added", after=theirs[key])
         else:
-            yield from choose(key)(here, ours[key], theirs[key])
+            yield from choose(key)(member_path, ours[key], theirs[key])
 
 
 def compare_lists(path: str, before: Any, after: Any, item: Compare = compare) -> Iterator[Change]:
@@ -109,15 +109,20 @@ def compare_sets(path: str, before: Any, after: Any) -> Iterator[Change]:
     if not _are_lists(before, after):
         yield from compare(path, before, after)
         return
-    ours, theirs = {canonical(one): one for one in before}, {canonical(one): one for one in after}
+    ours, theirs = (
+        {canonical(element): element for element in before},
+        {canonical(element): element for element in after},
+    )
     if len(ours) < len(before) or len(theirs) < len(after):
         yield from compare_lists(path, before, after)
     elif ours.keys() == theirs.keys():
         if list(ours) != list(theirs):
             yield Change(path, "reordered", list(before), list(after))
     else:
-        yield from (Change(f"{path}[]", "removed", before=one) for key, one in ours.items() if key not in theirs)
-        yield from (Change(f"{path}[]", "added", after=one) for key, one in theirs.items() if key not in ours)
+        yield from (
+            Change(f"{path}[]", "removed", before=element) for key, element in ours.items() if key not in theirs
+        )
+        yield from (Change(f"{path}[]", "added", after=element) for key, element in theirs.items() if key not in ours)
 
 
 def compare_named(
@@ -132,13 +137,13 @@ def compare_named(
         yield from compare_lists(path, before, after, item)
         return
     for key in sorted({*ours, *theirs}):
-        here = f"{path}[{key if _NAME.fullmatch(key) else json.dumps(key, ensure_ascii=False)}]"
+        entry_path = f"{path}[{key if _NAME.fullmatch(key) else json.dumps(key, ensure_ascii=False)}]"
         if key not in theirs:
-            yield Change(here, "removed", before=ours[key])
+            yield Change(entry_path, "removed", before=ours[key])
         elif key not in ours:
-            yield Change(here, "added", after=theirs[key])
+            yield Change(entry_path, "added", after=theirs[key])
         else:
-            yield from item(here, ours[key], theirs[key])
+            yield from item(entry_path, ours[key], theirs[key])
     if [key for key in ours if key in theirs] != [key for key in theirs if key in ours]:
         yield Change(path, "reordered", list(ours), list(theirs))
 
@@ -151,9 +156,9 @@ def _by_name(items: Any, name: Callable[[Any], str | None]) -> dict[str, Any] | 
     """Return items by their names, or ``None`` if they are not a list, or a name is missing or not unique."""
     if not isinstance(items, list | tuple):
         return None
-    given = cast("Sequence[Any]", items)
-    found = {key: one for one in given if isinstance(key := name(one), str)}
-    return found if len(found) == len(given) else None
+    entries = cast("Sequence[Any]", items)
+    named = {key: entry for entry in entries if isinstance(key := name(entry), str)}
+    return named if len(named) == len(entries) else None
 
 
 def gaps(before: list[Item], after: list[Item]) -> list[tuple[int, int, int, int]]:
@@ -166,41 +171,41 @@ def gaps(before: list[Item], after: list[Item]) -> list[tuple[int, int, int, int
     start = _common(before, after)
     end = _common(before[start:][::-1], after[start:][::-1])
     ours, theirs = before[start : len(before) - end], after[start : len(after) - end]
-    found: list[tuple[int, int, int, int]] = []
-    at, there = 0, 0
-    for one, other in [*_anchors(ours, theirs), (len(ours), len(theirs))]:
-        if one > at or other > there:
-            found.append((start + at, start + one, start + there, start + other))
-        at, there = one + 1, other + 1
-    return found
+    ranges: list[tuple[int, int, int, int]] = []
+    at, other_at = 0, 0
+    for anchor, other in [*_anchors(ours, theirs), (len(ours), len(theirs))]:
+        if anchor > at or other > other_at:
+            ranges.append((start + at, start + anchor, start + other_at, start + other))
+        at, other_at = anchor + 1, other + 1
+    return ranges
 
 
 def _anchors(ours: list[Item], theirs: list[Item]) -> list[tuple[int, int]]:
     """Return the places of items that are once in each of two lists, as many as are in the same order in both."""
     first, other = _single(ours), _single(theirs)
-    pairs = [(at, other[one]) for one, at in first.items() if one in other]
+    pairs = [(at, other[element]) for element, at in first.items() if element in other]
     ends: list[int] = []
     last: list[int] = []
     before: list[int | None] = []
-    for number, (_, there) in enumerate(pairs):
-        length = bisect_left(ends, there)
+    for number, (_, place) in enumerate(pairs):
+        length = bisect_left(ends, place)
         before.append(last[length - 1] if length else None)
-        ends[length : length + 1], last[length : length + 1] = [there], [number]
-    found: list[tuple[int, int]] = []
+        ends[length : length + 1], last[length : length + 1] = [place], [number]
+    anchors: list[tuple[int, int]] = []
     number = last[-1] if last else None
     while number is not None:
-        found.append(pairs[number])
+        anchors.append(pairs[number])
         number = before[number]
-    return found[::-1]
+    return anchors[::-1]
 
 
 def _single(items: list[Item]) -> dict[Item, int]:
     """Return the places of the items that are there once."""
     counts = Counter(items)
-    return {one: at for at, one in enumerate(items) if counts[one] == 1}
+    return {element: at for at, element in enumerate(items) if counts[element] == 1}
 
 
-def _common(one: list[Item], other: list[Item]) -> int:
+def _common(first: list[Item], other: list[Item]) -> int:
     """Return how many items both begin with."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))
+    pairs = enumerate(zip(first, other, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(first), len(other)))

@@ -252,7 +252,7 @@ def checkpoint_of(row: Mapping[str, Any]) -> Checkpoint:
 
 def checkpoints_in(text: str) -> list[Checkpoint]:
     """Return the checkpoints in JSON lines, as written by ``capset audit``. Raises ``Unsound``."""
-    found: list[Checkpoint] = []
+    checkpoints: list[Checkpoint] = []
     for line in text.splitlines():
         if not line.strip():
             continue
@@ -262,8 +262,8 @@ def checkpoints_in(text: str) -> list[Checkpoint]:
             data = None
         if not isinstance(data, dict):
             raise Unsound("a checkpoint is a JSON object, each on a line of its own")
-        found.append(checkpoint_of(cast("Mapping[str, Any]", data)))
-    return found
+        checkpoints.append(checkpoint_of(cast("Mapping[str, Any]", data)))
+    return checkpoints
 
 
 def succession(key: PublicKey, before: str, old: CheckpointKey | None) -> dict[str, str | None]:
@@ -276,7 +276,7 @@ def successor_of(statement: Mapping[str, Any], before: PublicKey) -> PublicKey |
     """Return the key that takes over from ``before``, if that has signed this; ``None`` for any other statement."""
     stated = {name: statement.get(name) for name in ("id", "public", "before")}
     signature = statement.get("signature")
-    if not all(isinstance(one, str) for one in (*stated.values(), signature)):
+    if not all(isinstance(text, str) for text in (*stated.values(), signature)):
         return None
     if stated["before"] != before.id or not before.holds(str(signature), _succession_bytes(stated)):
         return None

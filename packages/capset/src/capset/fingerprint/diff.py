@@ -93,7 +93,7 @@ def diff_tools(before: Iterable[Ref], after: Iterable[Ref]) -> ToolsDiff:
     changed: list[ChangedRef] = []
     for name in sorted(came.keys() & went.keys()):
         pairs = list(zip(went[name], came[name], strict=False))
-        changed += [ChangedRef(name, one.hash, other.hash) for one, other in pairs]
+        changed += [ChangedRef(name, old.hash, other.hash) for old, other in pairs]
         went[name], came[name] = went[name][len(pairs) :], came[name][len(pairs) :]
     return ToolsDiff(_flat(came), _flat(went), tuple(changed), (ours & theirs).total())
 
@@ -101,19 +101,19 @@ def diff_tools(before: Iterable[Ref], after: Iterable[Ref]) -> ToolsDiff:
 def diff_code(before: Iterable[Ref], after: Iterable[Ref]) -> tuple[ChangedCode, ...]:
     """Compare the code of the tools that both versions have, as far as their references contain its hash."""
     ours = {ref.name: ref for ref in before if ref.code is not None}
-    found: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
+    changed: dict[tuple[str, str], tuple[list[str], list[str]]] = {}
     for ref in sorted(after, key=lambda ref: ref.name):
         was = ours.get(ref.name)
         if was is not None and was.code is not None and ref.code is not None and was.code != ref.code:
-            found.setdefault((was.code, ref.code), ([], []))[was.hash != ref.hash].append(ref.name)
-    return tuple(ChangedCode(*pair, tuple(same), tuple(other)) for pair, (same, other) in found.items())
+            changed.setdefault((was.code, ref.code), ([], []))[was.hash != ref.hash].append(ref.name)
+    return tuple(ChangedCode(*pair, tuple(same), tuple(other)) for pair, (same, other) in changed.items())
 
 
 def diff_links(before: CapabilityLink, after: CapabilityLink) -> LinksDiff:
     """Compare two links: the hashes, the profile, the tools in play, and their code."""
     moved = [MovedHash(name, hash_of(before, name), hash_of(after, name)) for name in HASHES]
     return LinksDiff(
-        tuple(one for one in moved if one.before != one.after),
+        tuple(moved_hash for moved_hash in moved if moved_hash.before != moved_hash.after),
         None if before.profile == after.profile else (before.profile, after.profile),
         diff_tools(before.tool_refs, after.tool_refs),
         diff_code(before.tool_refs, after.tool_refs),
@@ -126,7 +126,7 @@ def explain_relationship(before: CapabilityLink, after: CapabilityLink) -> str:
         names = f"{before.profile} and {after.profile}"
         return f"Hashed by different profiles, {names}, so that their hashes cannot be compared."
     diff = diff_links(before, after)
-    moved = {one.name for one in diff.moved}
+    moved = {moved_hash.name for moved_hash in diff.moved}
     counted: list[HashName] = [name for name in HASHES if hash_of(before, name) or hash_of(after, name)]
     stayed = _enumerated(_OF[name] for name in counted if name not in moved)
     if not moved:
@@ -146,10 +146,10 @@ def hash_of(link: CapabilityLink, name: HashName) -> str | None:
 
 
 def _by_name(refs: Counter[Ref]) -> dict[str, list[Ref]]:
-    found: dict[str, list[Ref]] = {}
+    by_name: dict[str, list[Ref]] = {}
     for ref in sorted(refs.elements(), key=lambda ref: (ref.name, ref.hash)):
-        found.setdefault(ref.name, []).append(ref)
-    return found
+        by_name.setdefault(ref.name, []).append(ref)
+    return by_name
 
 
 def _flat(refs: Mapping[str, Sequence[Ref]]) -> tuple[Ref, ...]:

@@ -53,10 +53,10 @@ class Ref:
 
 def tool_hash(tool: AnyTool) -> str:
     """Return the hash of one tool, computed at first use."""
-    known = _TOOLS.get(tool)
-    if known is None:
-        known = _TOOLS[tool] = digest(tool_payload(tool))
-    return known
+    cached = _TOOLS.get(tool)
+    if cached is None:
+        cached = _TOOLS[tool] = digest(tool_payload(tool))
+    return cached
 
 
 def toolkit_hash(toolkit: AnyToolkit, names: Mapping[str, str] | None = None) -> str:
@@ -73,7 +73,7 @@ def member_payload(member: Member, names: Mapping[str, str] | None = None) -> Pa
         return tool_payload(member)
     if isinstance(member, DynamicToolkit):
         return dynamic_toolkit_payload(member)
-    return toolkit_payload(member, [member_ref(one, names).payload for one in member.members])
+    return toolkit_payload(member, [member_ref(inner, names).payload for inner in member.members])
 
 
 def member_ref(member: Member, names: Mapping[str, str] | None = None) -> Ref:
@@ -118,17 +118,17 @@ def used_payload(
     """
     on = capability.default if presets is None else presets
     parts = ([capability.part] if with_base else []) + [capability.presets[name].part for name in on]
-    members = dict.fromkeys(one for part in parts for one in part.members)
-    needed = dict.fromkeys(one.base for one in capability.uses if not callable(one))
+    members = dict.fromkeys(member for part in parts for member in part.members)
+    needed = dict.fromkeys(use.base for use in capability.uses if not callable(use))
     return capability_payload(
         capability,
-        [member_ref(one, names).payload for one in members],
+        [member_ref(member, names).payload for member in members],
         presets=on,
         config=config,
-        uses=[Ref(one.name, uses[one]).payload for one in needed if uses and one in uses],
+        uses=[Ref(base.name, uses[base]).payload for base in needed if uses and base in uses],
         with_base=with_base,
         prefix=prefix,
-        rename={own: here for own, here in (names or {}).items() if here != prefix + own},
+        rename={name: alias for name, alias in (names or {}).items() if alias != prefix + name},
     )
 
 
@@ -137,7 +137,7 @@ def definition_payload(block: Block, capabilities: Iterable[Ref], children: Iter
 
     ``capabilities`` are the contributing ones, in order, ``children`` the blocks inside.
     """
-    used, run = [one.payload for one in capabilities], [one.payload for one in children]
+    used, run = [ref.payload for ref in capabilities], [ref.payload for ref in children]
     make = agent_payload if isinstance(block, Agent) else block_payload
     return make(block, used, root_hash(block), run)
 
@@ -151,7 +151,7 @@ def root_hash(block: Block) -> str | None:
     """Return the hash of a block's own toolkit, or ``None`` if it declares no tool and no policy itself."""
     if not block.part.members and not block.part.policies:
         return None
-    return digest(root_payload(block, [member_ref(one).payload for one in block.part.members]))
+    return digest(root_payload(block, [member_ref(member).payload for member in block.part.members]))
 
 
 def runtime_hash(tools: Iterable[Ref]) -> str:

@@ -51,13 +51,13 @@ def _plain(value: Any, path: str, above: tuple[int, ...]) -> Any:
     within = (*above, id(value))
     if kind in (list, tuple):
         items = cast("list[Any]", value)
-        return [_plain(one, f"{path}[{index}]", within) for index, one in enumerate(items)]
+        return [_plain(element, f"{path}[{index}]", within) for index, element in enumerate(items)]
     if isinstance(value, Mapping):
         members = cast("Mapping[Any, Any]", value)
         for key in members:
             if type(key) is not str:
                 raise _refused(path, f"a key must be text; got {key!r:.80}")
-        return {key: _plain(one, f"{path}.{key}", within) for key, one in members.items() if one is not None}
+        return {key: _plain(member, f"{path}.{key}", within) for key, member in members.items() if member is not None}
     name = getattr(value, "__qualname__", None)
     raise _refused(path, f"{f'the function {name!r}' if name else f'an instance of {kind.__name__}'} is no JSON data")
 

@@ -22,9 +22,9 @@ def word(key: str) -> str:
 
 def path_of(steps: Iterable[str | int]) -> str:
     """Return the path of some steps, the outermost first."""
-    found = list(islice(steps, _MAX_STEPS + 1))
-    shown = [f"[{step}]" if isinstance(step, int) else f".{word(step)}" for step in found[:_MAX_STEPS]]
-    return f"${''.join(shown)}{' …' if len(found) > _MAX_STEPS else ''}"
+    first_steps = list(islice(steps, _MAX_STEPS + 1))
+    parts = [f"[{step}]" if isinstance(step, int) else f".{word(step)}" for step in first_steps[:_MAX_STEPS]]
+    return f"${''.join(parts)}{' …' if len(first_steps) > _MAX_STEPS else ''}"
 
 
 def path_to(value: Any, is_wrong: Callable[[object], bool] = lambda value: False) -> str:
@@ -36,20 +36,20 @@ def path_to(value: Any, is_wrong: Callable[[object], bool] = lambda value: False
         return "$"
     steps: list[str | int] = []
     deepest: list[str | int] = []
-    levels, above, seen = [_members(value)], [id(value)], {id(value): value}
+    levels, above, visited = [_members(value)], [id(value)], {id(value): value}
     within = {*above}
     visits = depth = 0
     while levels and visits < _MAX_VISITS:
-        for step, one in levels[-1]:
+        for step, member in levels[-1]:
             visits += 1
-            if is_wrong(step) or is_wrong(one) or id(one) in within:
+            if is_wrong(step) or is_wrong(member) or id(member) in within:
                 return path_of([*steps, step])
-            key = id(one)
-            if key in seen or not isinstance(one, list | tuple | Mapping):
+            key = id(member)
+            if key in visited or not isinstance(member, list | tuple | Mapping):
                 continue
-            seen[key] = cast("object", one)  # and so no later value gets its id
+            visited[key] = cast("object", member)  # and so no later value gets its id
             steps.append(step)
-            levels.append(_members(one))
+            levels.append(_members(member))
             above.append(key)
             within.add(key)
             if len(steps) > depth:
@@ -76,4 +76,4 @@ def _members(value: Any) -> Iterator[tuple[Any, Any]]:
 
 def has_surrogate(value: object) -> bool:
     """Whether a value is text with a lone surrogate."""
-    return isinstance(value, str) and any("\ud800" <= one <= "\udfff" for one in value)
+    return isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value)

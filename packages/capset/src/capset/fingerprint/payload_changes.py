@@ -70,8 +70,8 @@ def _keyword(key: str) -> Compare:
 
 
 def _definitions(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = schema.get("$defs")
-    return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
+    definitions = schema.get("$defs")
+    return cast("Mapping[str, Any]", definitions) if isinstance(definitions, Mapping) else {}
 
 
 def _pair(before: Any, after: Any, ours: Mapping[str, Any], theirs: Mapping[str, Any], renamed: dict[str, str]) -> None:
@@ -81,15 +81,15 @@ def _pair(before: Any, after: Any, ours: Mapping[str, Any], theirs: Mapping[str,
             _pair(*pair, ours, theirs, renamed)
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return
-    here, there = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
-    old, new = _target(here.get("$ref")), _target(there.get("$ref"))
+    old_node, new_node = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
+    old, new = _target(old_node.get("$ref")), _target(new_node.get("$ref"))
     is_gone = old in ours and old not in theirs and old not in renamed
     is_new = new in theirs and new not in ours and new not in renamed.values()
     if old is not None and new is not None and is_gone and is_new and _are_alike(ours[old], theirs[new]):
         renamed[old] = new
         _pair(ours[old], theirs[new], ours, theirs, renamed)
-    for key in sorted(here.keys() & there.keys()):
-        _pair(here[key], there[key], ours, theirs, renamed)
+    for key in sorted(old_node.keys() & new_node.keys()):
+        _pair(old_node[key], new_node[key], ours, theirs, renamed)
 
 
 def _target(reference: Any) -> str | None:
@@ -102,14 +102,14 @@ def _are_alike(before: Any, after: Any) -> bool:
     """Whether two definitions may be one, renamed: of one type, with a common property if they have any."""
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return False
-    one, other = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
-    names, others = _names(one), _names(other)
-    return one.get("type") == other.get("type") and (bool(names & others) or names == others)
+    earlier, other = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
+    names, others = _names(earlier), _names(other)
+    return earlier.get("type") == other.get("type") and (bool(names & others) or names == others)
 
 
 def _names(schema: Mapping[str, Any]) -> set[str]:
-    found = schema.get("properties")
-    return set(cast("Mapping[str, Any]", found)) if isinstance(found, Mapping) else set()
+    properties = schema.get("properties")
+    return set(cast("Mapping[str, Any]", properties)) if isinstance(properties, Mapping) else set()
 
 
 def _renamed(schema: Any, renamed: Mapping[str, str], *, is_named: bool = False) -> Any:
@@ -117,25 +117,27 @@ def _renamed(schema: Any, renamed: Mapping[str, str], *, is_named: bool = False)
     if not renamed:
         return schema
     if isinstance(schema, list):
-        return [_renamed(one, renamed) for one in cast("list[Any]", schema)]
+        return [_renamed(element, renamed) for element in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):
         return schema
-    made: dict[str, Any] = {}
+    renamed_schema: dict[str, Any] = {}
     for key, value in cast("Mapping[str, Any]", schema).items():
         if is_named:
-            made[key] = _renamed(value, renamed)
+            renamed_schema[key] = _renamed(value, renamed)
         elif key == "$ref":
-            made[key] = _reference(value, renamed)
+            renamed_schema[key] = _reference(value, renamed)
         elif key == "$defs" and isinstance(value, Mapping):
             inner = cast("Mapping[str, Any]", value)
-            made[key] = {renamed.get(name, name): _renamed(one, renamed) for name, one in inner.items()}
+            renamed_schema[key] = {
+                renamed.get(name, name): _renamed(definition, renamed) for name, definition in inner.items()
+            }
         elif key == "discriminator" and isinstance(value, Mapping):
-            made[key] = _discriminator(cast("Mapping[str, Any]", value), renamed)
+            renamed_schema[key] = _discriminator(cast("Mapping[str, Any]", value), renamed)
         elif key in _DATA:
-            made[key] = value
+            renamed_schema[key] = value
         else:
-            made[key] = _renamed(value, renamed, is_named=key in _NAMED)
-    return made
+            renamed_schema[key] = _renamed(value, renamed, is_named=key in _NAMED)
+    return renamed_schema
 
 
 def _reference(value: Any, renamed: Mapping[str, str]) -> Any:
@@ -147,8 +149,8 @@ def _discriminator(value: Mapping[str, Any], renamed: Mapping[str, str]) -> Mapp
     mapping = value.get("mapping")
     if not isinstance(mapping, Mapping):
         return value
-    known = cast("Mapping[str, Any]", mapping)
-    return {**value, "mapping": {tag: _reference(one, renamed) for tag, one in known.items()}}
+    targets = cast("Mapping[str, Any]", mapping)
+    return {**value, "mapping": {tag: _reference(reference, renamed) for tag, reference in targets.items()}}
 
 
 def diff_payloads(before: Payload, after: Payload) -> tuple[Change, ...]:

@@ -109,7 +109,7 @@ def capability_payload(
         "config": None if config is None else _config(capability, config),
         "instructions": [text for part in parts for text in part.instructions],
         "context": [_context(entry) for part in parts for entry in part.context],
-        "resources": _resources(one for part in parts for one in part.resources),
+        "resources": _resources(resource for part in parts for resource in part.resources),
         "state": _state(parts),
         "files": [
             {"path": path, "digest": hashlib.sha256(content).hexdigest()} for path, content in sorted(files.items())
@@ -117,19 +117,19 @@ def capability_payload(
         "policies": sorted({policy.id for part in parts for policy in part.policies}),
         "tools": _by_name(members),
         "uses": list(uses),
-        "dynamicUses": len({one for one in capability.uses if callable(one)}),
+        "dynamicUses": len({use for use in capability.uses if callable(use)}),
     }
     if gates := [_gates(name, capability.presets[name].part) for name in on if capability.presets[name].part.policies]:
         payload["presetPolicies"] = gates
-    own = {policy for part in parts for policy in part.policies}
-    if unusual := [one for one in own if (one.binding, one.phase) != ("live", "both")]:
+    policies = {policy for part in parts for policy in part.policies}
+    if unusual := [policy for policy in policies if (policy.binding, policy.phase) != ("live", "both")]:
         payload["policyBindings"] = _bindings(unusual)
     if capability.version is not None:
         payload["version"] = capability.version
     if capability.limits:
         payload["limits"] = _limits(capability.limits)
     if (prefix or rename) and any(
-        isinstance(one, DynamicToolkit) for part in parts for one in toolkits_in(part.members)
+        isinstance(toolkit, DynamicToolkit) for part in parts for toolkit in toolkits_in(part.members)
     ):
         payload["names"] = {"prefix": prefix, "rename": dict(rename)}
     return payload
@@ -213,12 +213,12 @@ def _by_name(references: Iterable[Payload]) -> list[Payload]:
 
 
 def _limits(limits: Iterable[Limit]) -> list[Payload]:
-    found = (
-        {"requests": one.requests, "window": one.window, "per": one.per}
-        | ({} if one.scope == "shared" else {"scope": one.scope})
-        for one in limits
+    payloads = (
+        {"requests": limit.requests, "window": limit.window, "per": limit.per}
+        | ({} if limit.scope == "shared" else {"scope": limit.scope})
+        for limit in limits
     )
-    return sorted(found, key=canonical)
+    return sorted(payloads, key=canonical)
 
 
 def _ids(policies: Iterable[Policy]) -> list[str]:
@@ -226,13 +226,13 @@ def _ids(policies: Iterable[Policy]) -> list[str]:
 
 
 def _bindings(policies: Iterable[Policy]) -> list[Payload]:
-    found = sorted(policies, key=lambda policy: policy.id)
-    return [{"id": policy.id, "executeBinding": policy.binding, "phase": policy.phase} for policy in found]
+    ordered = sorted(policies, key=lambda policy: policy.id)
+    return [{"id": policy.id, "executeBinding": policy.binding, "phase": policy.phase} for policy in ordered]
 
 
 def _gates(preset: str, part: Part) -> Payload:
     """Return the scope of a preset's own policies, which is not all tools of its capability."""
-    return {"preset": preset, "policies": _ids(part.policies), "tools": sorted(one.name for one in part.members)}
+    return {"preset": preset, "policies": _ids(part.policies), "tools": sorted(member.name for member in part.members)}
 
 
 def _context(entry: ContextEntry) -> Any:  # of any JSON type
@@ -252,25 +252,29 @@ def _static(value: Any) -> Any:
             # As pairs, since the model sees their order.
             return {"tags": [[key, _static(member)] for key, member in cast("Mapping[Any, Any]", value).items()]}
         case list() | tuple():
-            return [_static(one) for one in cast("Sequence[Any]", value)]
+            return [_static(member) for member in cast("Sequence[Any]", value)]
         case _:
             return value
 
 
-def _resources(given: Iterable[AnyResource | Documents]) -> list[Payload]:
+def _resources(resources: Iterable[AnyResource | Documents]) -> list[Payload]:
     """Return each resource once, by scope and name: their order is irrelevant."""
     return [
-        {"name": one.name, "scope": one.scope, "schema": None if isinstance(one, Documents) else one.schema.hash_input}
-        for one in sorted(dict.fromkeys(given), key=lambda one: (one.scope, one.name))
+        {
+            "name": resource.name,
+            "scope": resource.scope,
+            "schema": None if isinstance(resource, Documents) else resource.schema.hash_input,
+        }
+        for resource in sorted(dict.fromkeys(resources), key=lambda resource: (resource.scope, resource.name))
     ]
 
 
 def _state(parts: Iterable[Part]) -> Mapping[str, Any]:
-    found: dict[str, list[Any]] = {}
+    schemas: dict[str, list[Any]] = {}
     for part in parts:
         for scope, model in part.state.items():
-            found.setdefault(scope, []).append(state_schema(model).hash_input)
-    return found
+            schemas.setdefault(scope, []).append(state_schema(model).hash_input)
+    return schemas
 
 
 def _config(capability: AnyCapability, config: BaseModel) -> Any:

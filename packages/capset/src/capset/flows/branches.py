@@ -16,27 +16,33 @@ from capset.schemas.schema import ResultSchema, Schema, schema_of
 _log = logging.getLogger("capset.flows")
 
 
-def checked_decider(what: str, function: object, longest: str) -> int:
+def checked_decider(label: str, function: object, longest: str) -> int:
     """Return how many arguments a function takes, one or two; ``longest`` shows its full signature in errors.
 
     Raises ``DefinitionError`` for anything else.
     """
     if isinstance(function, type) or not callable(function):
-        raise DefinitionError(f"{what} is a function {longest}; got {function!r}")
+        raise DefinitionError(f"{label} is a function {longest}; got {function!r}")
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
-        raise DefinitionError(f"{what}: {error}") from None
-    required = [one for one in parameters if one.default is one.empty and one.kind not in _VARIADIC]
-    if len(required) not in (1, 2) or any(one.kind is one.KEYWORD_ONLY for one in required):
-        raise DefinitionError(f"{what} must take {longest}, or the value alone; it takes {inspect.signature(function)}")
+        raise DefinitionError(f"{label}: {error}") from None
+    required = [
+        parameter
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind not in _VARIADIC
+    ]
+    if len(required) not in (1, 2) or any(parameter.kind is parameter.KEYWORD_ONLY for parameter in required):
+        raise DefinitionError(
+            f"{label} must take {longest}, or the value alone; it takes {inspect.signature(function)}"
+        )
     return len(required)
 
 
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-async def decided(block: Block, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+async def decided(block: Block, role: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call the function, and return its answer, of any type. Raises ``InternalError``, naming both, if it fails."""
     try:
         answer = function(*arguments)
@@ -45,21 +51,21 @@ async def decided(block: Block, what: str, function: Callable[..., Any], *argume
         raise
     except Exception as error:
         name = getattr(function, "__name__", type(function).__name__)
-        _log.error("the %s %r of %r failed", what, name, block.name, exc_info=error)
-        raise InternalError(f"The {what} {name!r} of {block.name!r} failed: {type(error).__name__}.") from error
+        _log.error("the %s %r of %r failed", role, name, block.name, exc_info=error)
+        raise InternalError(f"The {role} {name!r} of {block.name!r} failed: {type(error).__name__}.") from error
 
 
 def either(owner: str, outputs: Sequence[Schema | None]) -> Schema | None:
     """Return the schema of the output of any one of them; ``None`` unless all are known."""
-    known = [one for one in outputs if one is not None]
-    if len(known) < len(outputs) or not known:
+    schemas = [output for output in outputs if output is not None]
+    if len(schemas) < len(outputs) or not schemas:
         return None
-    first = known[0]
-    if all(one.annotation == first.annotation for one in known):
+    first = schemas[0]
+    if all(output.annotation == first.annotation for output in schemas):
         return first
-    annotation: Any = Union[tuple(one.annotation for one in known)]  # noqa: UP007  # of types known only here
+    annotation: Any = Union[tuple(output.annotation for output in schemas)]  # noqa: UP007  # of types known only here
     schema = cast("ResultSchema", schema_of(f"{owner}, its output", annotation, "serialization"))
-    if all(one.json_schema == first.json_schema for one in known):  # two classes may have the same fields
+    if all(output.json_schema == first.json_schema for output in schemas):  # two classes may have the same fields
         schema = schema.held_to(first.json_schema)
         schema.json_schema, schema.hash_input = first.json_schema, first.hash_input
     return schema
@@ -67,7 +73,7 @@ def either(owner: str, outputs: Sequence[Schema | None]) -> Schema | None:
 
 def by_name(owner: str, outputs: Mapping[str, Schema | None]) -> Schema | None:
     """Return the schema of an object with all outputs under their names; ``None`` unless all are known."""
-    known = {name: one.annotation for name, one in outputs.items() if one is not None}
-    if len(known) < len(outputs):
+    members = {name: output.annotation for name, output in outputs.items() if output is not None}
+    if len(members) < len(outputs):
         return None
-    return schema_of(f"{owner}, its output", cast("Any", TypedDict)("Outputs", known), "serialization")
+    return schema_of(f"{owner}, its output", cast("Any", TypedDict)("Outputs", members), "serialization")

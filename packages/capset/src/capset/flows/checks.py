@@ -37,14 +37,14 @@ def checked_block(owner: str, block: object) -> Block:
 
 def distinct_children(owner: str, blocks: Iterable[Block]) -> Mapping[str, Block]:
     """Return blocks by name. Raises ``DefinitionError`` for a duplicate name, which targets could not tell apart."""
-    kept: dict[str, Block] = {}
+    children: dict[str, Block] = {}
     for block in blocks:
-        if block.name in kept:
+        if block.name in children:
             raise DefinitionError(
                 f"{owner}: two of its blocks are named {block.name!r}", hint="give one of them another name"
             )
-        kept[block.name] = block
-    return MappingProxyType(kept)
+        children[block.name] = block
+    return MappingProxyType(children)
 
 
 def input_schema(owner: str, type: TypeForm[Any] | None) -> Schema | None:
@@ -65,8 +65,8 @@ def take(block: Block, value: Any) -> Any:
         return block.input.check(value)
     except VALIDATION_ERRORS as error:
         fields = validation_fields(error, block.input.names, value)
-        listed = "; ".join(map(str, fields)).replace("(arguments)", "(the input)")
-        raise InvalidArguments(f"Invalid input for the block {block.name!r}: {listed}", fields=fields) from None
+        problems = "; ".join(map(str, fields)).replace("(arguments)", "(the input)")
+        raise InvalidArguments(f"Invalid input for the block {block.name!r}: {problems}", fields=fields) from None
 
 
 def give(block: Block, value: Any, schema: Schema | None) -> Any:

@@ -88,5 +88,5 @@ class Generator(Block):
 
     async def run(self, running: Running, input: Any) -> Any:
         """Let the runner work, and always check its output."""
-        asked = None if self._asks_for_text else self.output
-        return give(self, await running.generate(take(self, input), asked), self.output)
+        schema = None if self._asks_for_text else self.output
+        return give(self, await running.generate(take(self, input), schema), self.output)

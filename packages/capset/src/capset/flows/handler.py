@@ -70,9 +70,9 @@ class Handler(Block):
 
     async def run(self, running: Running, input: Any) -> Any:
         """Call the function; its input and its output are checked."""
-        given = (take(self, input),) if self._signature.parameters else ()
+        arguments = (take(self, input),) if self._signature.parameters else ()
         leading = (running.ctx,) if self._signature.takes_context else ()
-        return give(self, await running.apply(self.function, *leading, *given), self.output)
+        return give(self, await running.apply(self.function, *leading, *arguments), self.output)
 
 
 def handler(
@@ -125,5 +125,5 @@ def _input(owner: str, signature: Signature) -> Schema | None:
     return None
 
 
-def _description(owner: str, function: Callable[..., Any], given: str | None) -> str:
-    return checked_text(f"{owner}: description", read_docstring(function)[0] if given is None else given)
+def _description(owner: str, function: Callable[..., Any], description: str | None) -> str:
+    return checked_text(f"{owner}: description", read_docstring(function)[0] if description is None else description)

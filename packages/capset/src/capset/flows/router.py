@@ -81,8 +81,8 @@ class Router(Block):
     async def run(self, running: Running, input: Any) -> Any:
         """Choose a route and run its block with the same input."""
         value = take(self, input)
-        given = (value, running.ctx)[: self._takes]
-        route = await decided(self, "function", self.choose, *given)
+        arguments = (value, running.ctx)[: self._takes]
+        route = await decided(self, "function", self.choose, *arguments)
         if not isinstance(route, str):
             raise InternalError(f"The router {self.name!r} chose {type(route).__name__}, not a route's name.")
         if route not in self.routes:

@@ -95,7 +95,7 @@ class Sequencer(Block):
         ``DefinitionError`` without blocks, or for a duplicate name.
         """
         branches: dict[str, Block] = {}
-        for name, block in [*((checked_block(self._owner, one).name, one) for one in blocks), *named.items()]:
+        for name, block in [*((checked_block(self._owner, branch).name, branch) for branch in blocks), *named.items()]:
             if name in branches:
                 raise DefinitionError(f"{self._owner}: two of its parallel branches are named {name!r}")
             branches[name] = checked_block(self._owner, block)
@@ -134,15 +134,15 @@ class Sequencer(Block):
         new._takes, new._gives, new.steps = self._takes, self._gives, steps
         takes = self._takes or steps[0].takes
         gives: Schema | None = takes
-        for one in steps:
-            gives = one.gives(self._owner, gives)
+        for stage in steps:
+            gives = stage.gives(self._owner, gives)
         Block.__init__(
             new,
             self.name,
             description=self.description,
             uses=self.uses,
             part=self.part,
-            children=distinct_children(self._owner, (block for one in steps for block in one.blocks)),
+            children=distinct_children(self._owner, (block for stage in steps for block in stage.blocks)),
             input=takes,
             output=self._gives or gives,
         )
@@ -249,9 +249,9 @@ class Parallel(Step):
     @property
     def takes(self) -> Schema | None:
         """The input schema of all branches, if it is the same."""
-        known = [block.input for block in self.blocks]
-        shapes = [one and one.json_schema for one in known]
-        return known[0] if all(shape == shapes[0] for shape in shapes) else None
+        inputs = [block.input for block in self.blocks]
+        shapes = [schema and schema.json_schema for schema in inputs]
+        return inputs[0] if all(shape == shapes[0] for shape in shapes) else None
 
     def gives(self, owner: str, before: Schema | None) -> Schema | None:
         """Return the schema of an object with every branch's output."""
@@ -293,7 +293,7 @@ class When(Step):
 
     async def run(self, sequencer: Block, running: Running, value: Any) -> Any:
         """Check the condition, and run the block, or the other one, or none."""
-        given = (running.ctx, value)[-self.arguments :]
-        if await decided(sequencer, "condition", self.condition, *given):
+        arguments = (running.ctx, value)[-self.arguments :]
+        if await decided(sequencer, "condition", self.condition, *arguments):
             return await running.enter(self.block, value)
         return value if self.otherwise is None else await running.enter(self.otherwise, value)

@@ -82,11 +82,11 @@ def _arguments(owner: str, block: Block) -> tuple[Mapping[str, Any], Callable[[d
         raise DefinitionError(
             f"{owner}: it is not known what the {block.kind} takes", hint="say it: input=… where the block is made"
         )
-    given: Any = block.input.annotation
-    fields = object_fields(owner, given)
+    annotation: Any = block.input.annotation
+    fields = object_fields(owner, annotation)
     if fields is None:
-        return {"input": given}, lambda arguments: arguments["input"]
-    kind: Any = get_args(given)[0] if get_origin(given) is Annotated else given
+        return {"input": annotation}, lambda arguments: arguments["input"]
+    kind: Any = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     if isinstance(kind, type) and dataclasses.is_dataclass(cast("type[object]", kind)):
         return fields, lambda arguments: cast("Any", kind)(**arguments)
     return fields, lambda arguments: take(block, arguments)

@@ -76,21 +76,21 @@ class _Version:
         return self._agent
 
 
-def _related(agent: str, new: Sequence[AnyTool], known: Mapping[str, AnyTool]) -> list[AnyTool]:
+def _related(agent: str, new: Sequence[AnyTool], registered: Mapping[str, AnyTool]) -> list[AnyTool]:
     """Return new tools with all those of the known ones that could be in conflict with them.
 
     To compose these is to compose all, and stays cheap where many tools are registered one by one.
     """
-    added, policies = set(new), {gate.id: gate for one in new for gate in one.policies}
-    routes = {name for one in new if one.contract for name in (one.type, one.type.removeprefix(f"{agent}."))}
+    added, policies = set(new), {gate.id: gate for tool in new for gate in tool.policies}
+    routes = {name for tool in new if tool.contract for name in (tool.type, tool.type.removeprefix(f"{agent}."))}
     return [
-        one
-        for one in known.values()
-        if one in added
-        or one.block is not None
-        or one.contract is not None
-        or one.name in routes
-        or any(policies.get(gate.id, gate) is not gate for gate in one.policies)
+        tool
+        for tool in registered.values()
+        if tool in added
+        or tool.block is not None
+        or tool.contract is not None
+        or tool.name in routes
+        or any(policies.get(gate.id, gate) is not gate for gate in tool.policies)
     ]
 
 
@@ -115,22 +115,22 @@ class ActionRegistry:
         tool, ``ToolNameConflict`` if another tool has the name, unless ``replace`` is true, and as ``compose`` does for
         a tool that cannot be in one agent with the others, such as one with another policy of the same id.
         """
-        known = dict(self._version.tools)
-        for one in tools:
-            if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
+        registered = dict(self._version.tools)
+        for tool in tools:
+            if not isinstance(tool, Tool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may not be typed
                 raise DefinitionError(
-                    f"an action is a Tool; got {one!r:.80}",
+                    f"an action is a Tool; got {tool!r:.80}",
                     hint="put @tool on the function, or make one of JSON Schema by schema_tool(…)",
                 )
-            there = known.get(one.name)
-            if there is not None and there is not one and not replace:
+            existing = registered.get(tool.name)
+            if existing is not None and existing is not tool and not replace:
                 raise ToolNameConflict(
-                    f"there is another action {one.name!r} already", hint="register(…, replace=True) takes its place"
+                    f"there is another action {tool.name!r} already", hint="register(…, replace=True) takes its place"
                 )
-            known[one.name] = one
+            registered[tool.name] = tool
         if tools:
-            compose(Agent(self._name, tools=_related(self._name, tools, known)))
-            self._version = _Version(self._name, known)
+            compose(Agent(self._name, tools=_related(self._name, tools, registered)))
+            self._version = _Version(self._name, registered)
 
     def get(self, id: str) -> AnyTool | None:
         """Return an action by its id, or ``None``."""
@@ -144,8 +144,8 @@ class ActionRegistry:
         tools = [tool for _, tool in sorted(self._version.tools.items())]
         if permissions is None:
             return tools
-        wanted = frozenset(permissions)
-        return [tool for tool in tools if tool.permissions & wanted]
+        granted = frozenset(permissions)
+        return [tool for tool in tools if tool.permissions & granted]
 
     async def execute(self, id: str, params: Mapping[str, Any], context: ExecutionContext) -> ActionResult:
         """Execute an action, governed and on record; ``params`` are of the tool's own types.
@@ -166,24 +166,24 @@ class ActionRegistry:
         return ActionResult(False, error=call.error.message, failure=call.error, record=call.id)
 
     async def _session(self, version: _Version, context: ExecutionContext) -> Session:
-        who, env = context.user, context.env
-        kept = version.kept.get(who)
-        if kept is None or kept.env != env:
-            async with version.locks.setdefault(who, asyncio.Lock()):
-                kept = version.kept.get(who)
-                if kept is None or kept.env != env:
-                    kept = await self._opened(version.agent, context, kept)
-                    version.kept[who] = kept
-        version.kept.move_to_end(who)
+        user, env = context.user, context.env
+        cached = version.kept.get(user)
+        if cached is None or cached.env != env:
+            async with version.locks.setdefault(user, asyncio.Lock()):
+                cached = version.kept.get(user)
+                if cached is None or cached.env != env:
+                    cached = await self._opened(version.agent, context, cached)
+                    version.kept[user] = cached
+        version.kept.move_to_end(user)
         if len(version.kept) > KEPT:
             version.kept.popitem(last=False)
-        return kept.session
+        return cached.session
 
-    async def _opened(self, agent: Agent, context: ExecutionContext, kept: _Registered | None) -> _Registered:
+    async def _opened(self, agent: Agent, context: ExecutionContext, existing: _Registered | None) -> _Registered:
         """Return a session of the existing row, or of a new one; a different environment gets a new snapshot."""
-        who, env = context.user, dict(context.env)
-        row = self._kernel.new_session(agent, who) if kept is None else kept.row
-        session = await self._kernel.enter(row, agent, principal=who, env=env)
-        if kept is None:
+        user, env = context.user, dict(context.env)
+        row = self._kernel.new_session(agent, user) if existing is None else existing.row
+        session = await self._kernel.enter(row, agent, principal=user, env=env)
+        if existing is None:
             await self._kernel.store.sessions.create(row)
         return _Registered(row, session, env)

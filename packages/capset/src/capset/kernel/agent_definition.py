@@ -36,12 +36,12 @@ def definition_of(block: Block) -> str:
         "description": block.description,
         "system_prompt": block.system_prompt,
         "instructions": list(block.instructions),
-        "capabilities": [entry_of(one) for one in block.uses if not callable(one)],
+        "capabilities": [entry_of(ref) for ref in block.uses if not callable(ref)],
     }
     if isinstance(block, Agent):
         definition |= own_of(block)
         if block.part.tools and all(map(_is_said, block.part.tools)):
-            definition["agents"] = [_agent_entry(one) for one in block.part.tools]
+            definition["agents"] = [_agent_entry(tool) for tool in block.part.tools]
     if unsaid := list(_unsaid(block)):
         definition[ONLY_IN_CODE] = unsaid
     return json.dumps(definition, ensure_ascii=False)
@@ -69,19 +69,19 @@ def own_of(agent: Agent) -> dict[str, Any]:  # JSON
     A context that is not JSON data is left out too.
     """
     allowance = agent.allowance and agent.allowance.plain()
-    said = {"model": agent.model, "static_context": _context(agent) or None, "allowance": allowance or None}
-    return {name: value for name, value in said.items() if value is not None}
+    settings = {"model": agent.model, "static_context": _context(agent) or None, "allowance": allowance or None}
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def entry_of(ref: AnyRef) -> str | dict[str, Any]:  # JSON
     """Return a reference as written in an agent file: a plain name, or an object with its options."""
-    said = {
+    options = {
         "presets": dict(ref.presets) or None,
         "config": _config(ref),
         "prefix": ref.prefix,
         "rename": dict(ref.rename) if ref.rename else None,
     }
-    chosen = {name: value for name, value in said.items() if value is not None}
+    chosen = {name: value for name, value in options.items() if value is not None}
     return {"id": ref.name, **chosen} if chosen else ref.name
 
 
@@ -89,7 +89,7 @@ def _is_said(member: object) -> bool:
     """Whether a tool is an agent, with nothing but options that an agent file expresses."""
     if not isinstance(member, Tool) or not isinstance(member.block, Agent):
         return False
-    defaults = {one.name: one.default for one in fields(Tool)}
+    defaults = {field.name: field.default for field in fields(Tool)}
     unsaid = CommonOptions.__annotations__.keys() - {"permissions", "timeout"}
     is_plain = all(getattr(cast("object", member), name) == defaults[name] for name in unsaid)
     return is_plain and not list(_unsaid(member.block))
@@ -116,17 +116,17 @@ def _unsaid(block: Block) -> Iterator[str]:
     if isinstance(block, Agent) and _context(block) is None:
         yield "static_context"
     for surface in fields(Part):
-        given: Any = getattr(block.part, surface.name)
+        content: Any = getattr(block.part, surface.name)
         is_said = surface.name in ("instructions", "declared")
-        if given and not is_said and not (surface.name in ("tools", "members") and all(map(_is_said, given))):
+        if content and not is_said and not (surface.name in ("tools", "members") and all(map(_is_said, content))):
             yield surface.name
     if any(map(callable, block.uses)):
         yield "dynamic uses"
-    for one in block.uses:
-        if not callable(one) and one.base.origin is not None:
-            yield f"the narrowed tools of {one.name}"
-        if not callable(one) and one.config is not None and _config(one) is None:
-            yield f"the config of {one.name}"
+    for use in block.uses:
+        if not callable(use) and use.base.origin is not None:
+            yield f"the narrowed tools of {use.name}"
+        if not callable(use) and use.config is not None and _config(use) is None:
+            yield f"the config of {use.name}"
 
 
 def _context(agent: Agent) -> dict[str, Any] | None:  # JSON

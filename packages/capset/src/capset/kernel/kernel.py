@@ -229,7 +229,7 @@ class Kernel:
         try:
             yield
         finally:
-            runtime.observers = tuple(one for one in runtime.observers if one is not observer)
+            runtime.observers = tuple(existing for existing in runtime.observers if existing is not observer)
 
     def compose(self, root: Block) -> Composition:
         """Return ``compose(root)``, made once for each agent or block in use."""
@@ -276,8 +276,8 @@ class Kernel:
         """
         check_opening(agent, principal, env)
         if session_id is None:
-            written = None if budget is None else to_json(budget.plain()).decode()
-            row = replace(self.new_session(agent, principal), budget=written)
+            budget_text = None if budget is None else to_json(budget.plain()).decode()
+            row = replace(self.new_session(agent, principal), budget=budget_text)
             # First, so that a bad agent leaves no session.
             session = await self.enter(row, agent, principal=principal, env=env, budget=budget, **labels)
             await self._entered().store.sessions.create(row)
@@ -340,15 +340,20 @@ class Kernel:
         return Session(SessionContext(row.id, runtime, snapshot, compiled, files, composition.data, terms=terms))
 
     def _terms(self, row: SessionRow, snapshot: Snapshot, budget: Budget | None) -> SessionLimits | None:
-        who, block = snapshot.principal, snapshot.composition.block
+        principal, block = snapshot.principal, snapshot.composition.block
         allowances = (
             ("server", self._governance.allowance),
-            ("principal", who.allowance),
+            ("principal", principal.allowance),
             ("agent", block.allowance if isinstance(block, Agent) else None),
         )
-        kept = None if row.budget is None else budget_of(from_json(row.budget))
+        stored_budget = None if row.budget is None else budget_of(from_json(row.budget))
         return session_limits(
-            row.id, who, agent=block.name, agent_id=row.agent_id, allowances=allowances, budgets=(budget, kept)
+            row.id,
+            principal,
+            agent=block.name,
+            agent_id=row.agent_id,
+            allowances=allowances,
+            budgets=(budget, stored_budget),
         )
 
     def run(self, session: Session, messages: AsyncIterable[Message], *, limit: int = AT_ONCE) -> Serving:
@@ -403,9 +408,9 @@ class Kernel:
     async def _evaluated(
         self, composition: Composition, principal: Principal, env: Mapping[str, Any] | None, labels: Labels
     ) -> Snapshot:
-        held = self._governance.default_permissions
-        who = principal.with_permissions(held) if held else principal
-        return await evaluate(composition, principal=who, env=env, **labels)
+        default_permissions = self._governance.default_permissions
+        actor = principal.with_permissions(default_permissions) if default_permissions else principal
+        return await evaluate(composition, principal=actor, env=env, **labels)
 
     def _known(self, snapshot: Snapshot) -> Snapshot:
         """Return a snapshot; with nothing in play for an unknown principal if the governance requires known ones."""

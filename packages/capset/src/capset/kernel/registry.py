@@ -72,9 +72,11 @@ class Registry:
         points = entry_points()
         capabilities = _load_group(points.select(group=CAPABILITIES), CAPABILITIES, Capability, problems)
         agents = _load_group(points.select(group=AGENTS), AGENTS, Agent, problems)
-        found = cls.of((one for one, _ in capabilities), (one for one, _ in agents), problems)
-        missing = {one.name: extras for one, point in capabilities if (extras := missing_extras(point))}
-        return replace(found, missing=missing)
+        registry = cls.of(
+            (definition for definition, _ in capabilities), (definition for definition, _ in agents), problems
+        )
+        missing = {capability.name: extras for capability, point in capabilities if (extras := missing_extras(point))}
+        return replace(registry, missing=missing)
 
     def extended(self, capabilities: Iterable[AnyCapability]) -> Self:
         """Return a registry with more capabilities. Raises ``DefinitionError`` as ``of`` does."""
@@ -86,10 +88,10 @@ class Registry:
 
         Raises ``NotFound`` with the nearest name, or why it did not load.
         """
-        found = self.capabilities.get(name) or self.aliases.get(name)
-        if found is None:
+        capability = self.capabilities.get(name) or self.aliases.get(name)
+        if capability is None:
             raise self._not_found("capability", name, CAPABILITIES, (*self.capabilities, *self.aliases))
-        return found
+        return capability
 
     def get_agent(self, name: str) -> Agent:
         """Return an agent by its name. Raises ``NotFound`` with the nearest name, or why it did not load."""
@@ -101,49 +103,52 @@ class Registry:
     @property
     def tools(self) -> tuple[AnyTool, ...]:
         """All tools of all capabilities, and those that agents declare themselves."""
-        brought = [tool for one in self.capabilities.values() for tool in one.every_tool]
-        return tuple(dict.fromkeys([*brought, *(tool for one in self.agents.values() for tool in one.part.tools)]))
+        brought = [tool for capability in self.capabilities.values() for tool in capability.every_tool]
+        return tuple(dict.fromkeys([*brought, *(tool for agent in self.agents.values() for tool in agent.part.tools)]))
 
     def versions(self, name: str) -> tuple[Agent, ...]:
         """Return all agents of a name, earlier ones too; the current one first."""
         now = self.agents.get(name)
-        before = tuple(one for one in self.earlier if one.name == name)
+        before = tuple(agent for agent in self.earlier if agent.name == name)
         return before if now is None else (now, *before)
 
-    def _not_found(self, what: str, name: str, group: str, known: Iterable[str]) -> NotFound:
+    def _not_found(self, kind: str, name: str, group: str, candidates: Iterable[str]) -> NotFound:
         for problem in self.problems:
             if (problem.group, problem.entry_point) == (group, name):
-                return NotFound(f"{what} {name!r} is installed, but could not be loaded: {problem.message}")
-        return NotFound(unknown(what, name, known))
+                return NotFound(f"{kind} {name!r} is installed, but could not be loaded: {problem.message}")
+        return NotFound(unknown(kind, name, candidates))
 
 
-def _by_name(what: str, definitions: Iterable[T]) -> Mapping[str, T]:
-    known: dict[str, T] = {}
-    for one in definitions:
-        if known.setdefault(one.name, one) is not one:
-            raise DefinitionError(f"two different {what} named {one.name!r} are installed; uninstall one of them")
-    return MappingProxyType(dict(sorted(known.items())))
+def _by_name(kind: str, definitions: Iterable[T]) -> Mapping[str, T]:
+    by_name: dict[str, T] = {}
+    for definition in definitions:
+        if by_name.setdefault(definition.name, definition) is not definition:
+            raise DefinitionError(
+                f"two different {kind} named {definition.name!r} are installed; uninstall one of them"
+            )
+    return MappingProxyType(dict(sorted(by_name.items())))
 
 
 def _by_alias(named: Mapping[str, AnyCapability]) -> Mapping[str, AnyCapability]:
-    known: dict[str, AnyCapability] = {}
-    for one in named.values():
-        for alias in one.aliases:
-            other = named.get(alias) or known.get(alias)
+    by_alias: dict[str, AnyCapability] = {}
+    for capability in named.values():
+        for alias in capability.aliases:
+            other = named.get(alias) or by_alias.get(alias)
             if other is not None:
-                whose = "the name" if alias in named else "an alias"
+                role = "the name" if alias in named else "an alias"
                 raise CapabilityConflict(
-                    f"capability {one.name!r} has the alias {alias!r}, which is {whose} of capability {other.name!r}",
+                    f"capability {capability.name!r} has the alias {alias!r}, "
+                    f"which is {role} of capability {other.name!r}",
                     hint="uninstall one of them",
                 )
-            known[alias] = one
-    return MappingProxyType(dict(sorted(known.items())))
+            by_alias[alias] = capability
+    return MappingProxyType(dict(sorted(by_alias.items())))
 
 
 def _load_group(
     points: EntryPoints, group: str, kind: type[T], problems: list[LoadProblem]
 ) -> list[tuple[T, EntryPoint]]:
-    found: dict[str, tuple[T, EntryPoint]] = {}
+    by_name: dict[str, tuple[T, EntryPoint]] = {}
     for point in points:
         try:
             loaded = point.load()
@@ -159,14 +164,14 @@ def _load_group(
                 message = f"{point.value} is {type(loaded).__name__}, not {kind.__name__}"
                 problems.append(LoadProblem(point.name, message, group))
                 continue
-            first, origin = found.setdefault(loaded.name, (loaded, point))
+            first, origin = by_name.setdefault(loaded.name, (loaded, point))
             if first is not loaded:
-                what = group.removeprefix("capset.")
+                plural = group.removeprefix("capset.")
                 both = f"{_origin(origin)} and {_origin(point)}"
                 raise DefinitionError(
-                    f"two different {what} named {loaded.name!r} are installed: {both}; uninstall one of them"
+                    f"two different {plural} named {loaded.name!r} are installed: {both}; uninstall one of them"
                 )
-    return list(found.values())
+    return list(by_name.values())
 
 
 def _origin(point: EntryPoint) -> str:

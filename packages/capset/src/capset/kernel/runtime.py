@@ -167,8 +167,8 @@ class KernelRuntime:
         end = asyncio.get_running_loop().time() + seconds
         self.cancel(self.readers)
         while running := {*self._tasks}:  # running tasks may start others
-            left = end - asyncio.get_running_loop().time()
-            _, late = await asyncio.wait(running, timeout=max(left, 0))
+            remaining = end - asyncio.get_running_loop().time()
+            _, late = await asyncio.wait(running, timeout=max(remaining, 0))
             await self.stop(late)
         if self.calls:
             self.idle = asyncio.Event()

@@ -31,9 +31,9 @@ class TtlCache(Generic[K, V]):
 
     async def get(self, key: K, look_up: Callable[[], Coroutine[Any, Any, V]]) -> V:
         """Return the value of ``key``, looking it up if it is too old. Errors are not cached."""
-        kept = self._kept.get(key)
-        if kept is not None and time.monotonic() < kept[0] + self._seconds:
-            return kept[1]
+        cached = self._kept.get(key)
+        if cached is not None and time.monotonic() < cached[0] + self._seconds:
+            return cached[1]
         return (await self.get_since(key, look_up, self._seconds))[1]
 
     async def get_since(self, key: K, look_up: Callable[[], Coroutine[Any, Any, V]], seconds: float) -> tuple[float, V]:

@@ -119,21 +119,21 @@ async def system_resolver(host: str, /) -> Sequence[str]:
     if not _free.acquire(blocking=False):
         raise socket.gaierror(socket.EAI_AGAIN, "too many names are looked up at once")
     loop = asyncio.get_running_loop()
-    found: asyncio.Future[list[str]] = loop.create_future()
+    lookup: asyncio.Future[list[str]] = loop.create_future()
 
     def set_outcome(addresses: list[str], failure: OSError | None) -> None:
-        if found.done():
+        if lookup.done():
             return  # its caller has given up
         if failure is None:
-            found.set_result(addresses)
+            lookup.set_result(addresses)
         else:
-            found.set_exception(failure)
+            lookup.set_exception(failure)
 
     def look_up() -> None:
         addresses, failure = list[str](), None
         try:
-            told = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-            addresses = list(dict.fromkeys(str(address[0]) for *_, address in told))
+            entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            addresses = list(dict.fromkeys(str(address[0]) for *_, address in entries))
         except OSError as error:
             failure = error
         except UnicodeError:  # for a name that DNS cannot represent
@@ -150,7 +150,7 @@ async def system_resolver(host: str, /) -> Sequence[str]:
     except RuntimeError:
         _free.release()
         raise socket.gaierror(socket.EAI_AGAIN, "no thread can be started") from None
-    return await found
+    return await lookup
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,22 +117,22 @@ class HttpClient:
         ``too_many_interim``, ``proxy_refused``, ``not_installed``. Raises ``TransientError`` for ``timeout`` and
         ``unreachable``.
         """
-        here, sent = read_url(url), checked_headers(headers or {})
+        current, sent = read_url(url), checked_headers(headers or {})
         follows = redirects is not None and method in _REDIRECTED
         scope = asyncio.timeout(timeout)
         try:
             async with scope:
                 for _ in range((redirects or 0) + 1):
-                    async with self._asked(method, here, sent, content, hop_timeout) as response:
+                    async with self._asked(method, current, sent, content, hop_timeout) as response:
                         is_redirect = follows and response.status in REDIRECT_STATUSES
                         location = response.location if is_redirect else None
                         if location is None:
                             yield response
                             return
-                    there = here.joined(location)
-                    if there.origin != here.origin:
+                    target = current.joined(location)
+                    if target.origin != current.origin:
                         sent = for_another_origin(sent)
-                    here = there
+                    current = target
         except TimeoutError:
             if timeout is None or not scope.expired():
                 raise
@@ -174,10 +174,10 @@ class HttpClient:
 
 def _headers(url: Url, headers: Mapping[str, str], length: int | None) -> list[tuple[bytes, bytes]]:
     usual = {"user-agent": "capset", "accept": "*/*"}
-    own = {"host": url.authority, "accept-encoding": codings(), "connection": "close"}
+    required = {"host": url.authority, "accept-encoding": codings(), "connection": "close"}
     if length is not None:
-        own["content-length"] = str(length)
-    return [(name.encode(), value.encode()) for name, value in {**own, **usual, **headers}.items()]
+        required["content-length"] = str(length)
+    return [(name.encode(), value.encode()) for name, value in {**required, **usual, **headers}.items()]
 
 
 def not_installed() -> ToolError:

@@ -204,10 +204,10 @@ class CheckedConnection(httpcore2.AsyncHTTPConnection):
 def _for_proxy(request: httpcore2.Request, origin: httpcore2.Origin, proxy: Proxy) -> httpcore2.Request:
     """Return a request of plain HTTP as a proxy takes it: with its whole URL, and with what is for the proxy."""
     url = request.url
-    whole = b"http://%b%b" % (_authority(origin, with_port=origin.port != 80), url.target)
+    target = b"http://%b%b" % (_authority(origin, with_port=origin.port != 80), url.target)
     return httpcore2.Request(
         request.method,
-        httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=whole),
+        httpcore2.URL(scheme=url.scheme, host=url.host, port=url.port, target=target),
         headers=[*proxy.headers, *request.headers],
         content=request.stream,
         extensions=_extensions(request),
@@ -322,14 +322,14 @@ def _version(path: str) -> _Version:
 
 
 @lru_cache(maxsize=32)
-def _tls(_machine: tuple[_Version, ...], own: _Version) -> ssl.SSLContext:
+def _tls(_machine: tuple[_Version, ...], certificate_file: _Version) -> ssl.SSLContext:
     import httpx2
 
     path = "SSL_CERT_FILE or SSL_CERT_DIR"
     try:
         context = httpx2.create_ssl_context()
-        if own[0]:
-            path = own[0]
+        if certificate_file[0]:
+            path = certificate_file[0]
             context.load_verify_locations(path)
     except OSError as error:  # as errors of TLS are
         raise _unreadable(path, error) from None

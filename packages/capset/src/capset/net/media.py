@@ -83,8 +83,8 @@ def codec_of(content_type: str, beginning: bytes = b"") -> str | None:
     For UTF-16 and UTF-32 the ``beginning`` of the text determines the byte order; without a mark there it is
     little-endian.
     """
-    said = _CHARSET.search(content_type)
-    codec = codec_named(said[1]) if said else None
+    charset = _CHARSET.search(content_type)
+    codec = codec_named(charset[1]) if charset else None
     if codec in ("utf-16", "utf-32") and not beginning.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")):
         return f"{codec}-le"
     return codec

@@ -53,14 +53,14 @@ class HttpResponse:
 
     def header(self, name: str) -> str | None:
         """Return a header's value, several joined by commas, or ``None`` if it is absent."""
-        found = [value for key, value in self.headers if key == name.lower()]
-        return ", ".join(found) if found else None
+        values = [value for key, value in self.headers if key == name.lower()]
+        return ", ".join(values) if values else None
 
     @property
     def location(self) -> str | None:
         """The target of a redirect; servers send raw UTF-8, though they should not."""
-        found = next((value for key, value in self.headers if key == "location"), None)
-        return found and found.encode("latin-1").decode(errors="replace")
+        target = next((value for key, value in self.headers if key == "location"), None)
+        return target and target.encode("latin-1").decode(errors="replace")
 
     async def chunks(self) -> AsyncGenerator[bytes]:
         """Yield the decoded body, in pieces of about 64 KiB at most, as it arrives. Can be read once.
@@ -115,7 +115,7 @@ class Decoder(Protocol):
 def codings() -> str:
     """Return the supported codings, in the form of ``Accept-Encoding``."""
     optional = {"br": find_spec("brotli"), "zstd": find_spec(_ZSTD.partition(".")[0]) and find_spec(_ZSTD)}
-    return ", ".join(["gzip", "deflate", *(name for name, found in optional.items() if found)])
+    return ", ".join(["gzip", "deflate", *(name for name, spec in optional.items() if spec)])
 
 
 def decoder_for(coding: str) -> Decoder:

@@ -96,27 +96,29 @@ class ResultJsonSchema(UntitledJsonSchema):
         self.is_proven &= kind in _PROVEN and not (is_open or self.is_authored) and not any(map(schema.get, _UNSURE))
         if how.get("type") in ("function-plain", "function-wrap") and "return_schema" not in how and not is_stated:
             _refuse_undeclared(how["function"])
-        found = super().generate_inner(schema)
-        names = found.get("propertyNames", {})
+        json_schema = super().generate_inner(schema)
+        names = json_schema.get("propertyNames", {})
         if "$ref" in names and not _are_texts(self.resolve_ref_schema(names)):
-            del found["propertyNames"]
-        return found
+            del json_schema["propertyNames"]
+        return json_schema
 
     def tagged_union_schema(self, schema: TaggedUnionSchema) -> JsonSchemaValue:
         """Return ``anyOf`` if a function picks the option: JSON data may lack what it looks at.
 
         A discriminator field is named only if it is serialised under that name.
         """
-        found = super().tagged_union_schema(schema)
+        json_schema = super().tagged_union_schema(schema)
         if callable(schema["discriminator"]):
-            found["anyOf"] = found.pop("oneOf")
-        elif "discriminator" in found and not self._have(found["discriminator"]["propertyName"], found["oneOf"]):
-            del found["discriminator"]
-        return found
+            json_schema["anyOf"] = json_schema.pop("oneOf")
+        elif "discriminator" in json_schema and not self._have(
+            json_schema["discriminator"]["propertyName"], json_schema["oneOf"]
+        ):
+            del json_schema["discriminator"]
+        return json_schema
 
     def _have(self, name: str, options: list[JsonSchemaValue]) -> bool:
         try:
-            return all(name in self.resolve_ref_schema(one).get("properties", {}) for one in options)
+            return all(name in self.resolve_ref_schema(option).get("properties", {}) for option in options)
         except RuntimeError:  # one of them is not finished yet: it contains the union
             return True
 
@@ -148,10 +150,10 @@ def _names(schema: Any) -> Iterator[tuple[str, str]]:
         if schema.get("root_model") or not isinstance(schema.get("schema"), dict):
             return
         schema = schema["schema"]  # validators may wrap the fields
-    listed: Any = schema["fields"]  # by name, except for a dataclass
-    if isinstance(listed, list):
-        listed = {one["name"]: one for one in cast("list[dict[str, Any]]", listed)}
-    for name, field in cast("dict[str, Any]", listed).items():
+    fields: Any = schema["fields"]  # by name, except for a dataclass
+    if isinstance(fields, list):
+        fields = {entry["name"]: entry for entry in cast("list[dict[str, Any]]", fields)}
+    for name, field in cast("dict[str, Any]", fields).items():
         if not field.get("serialization_exclude") and not field.get("init_only"):
             yield name, field.get("serialization_alias", name)
     for field in schema.get("computed_fields", ()):
@@ -160,14 +162,16 @@ def _names(schema: Any) -> Iterator[tuple[str, str]]:
 
 def _are_texts(schema: JsonSchemaValue) -> bool:
     """Whether the values of an enum, if it is one, are strings, as the names of a JSON object always are."""
-    return all(isinstance(one, str) for one in schema.get("enum", [schema.get("const", "")]))
+    return all(isinstance(choice, str) for choice in schema.get("enum", [schema.get("const", "")]))
 
 
 def _says_more(schema: Mapping[str, Any]) -> bool:
     """Whether a class customises its JSON Schema."""
     classes = getattr(schema.get("cls"), "__mro__", ())
-    own = (one for one in classes if not one.__module__.startswith("pydantic."))
-    return "json_schema_extra" in _config(schema) or any("__get_pydantic_json_schema__" in vars(one) for one in own)
+    custom_classes = (cls for cls in classes if not cls.__module__.startswith("pydantic."))
+    return "json_schema_extra" in _config(schema) or any(
+        "__get_pydantic_json_schema__" in vars(cls) for cls in custom_classes
+    )
 
 
 def _config(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -52,10 +52,10 @@ class SchemaWalk:
                 return
             if visits > _LISTED_FROM + extra:
                 self.is_listable = False
-            for nodes, one, filling, likely_too in _met(node, inside, fills):
+            for nodes, member, filling, likely_too in _met(node, inside, fills):
                 is_so = is_likely and likely_too
                 if is_so or self.is_listable:
-                    waiting.extend((met, one, filling, is_so) for met in nodes)
+                    waiting.extend((met, member, filling, is_so) for met in nodes)
 
 
 def _met(node: SchemaNode, value: Any, fills: bool) -> Iterator[_Met]:
@@ -81,9 +81,9 @@ def _met_by_fields(node: SchemaNode, value: dict[str, Any], fills: bool) -> Iter
             if name not in value:
                 value[name] = deepcopy(default)
     for name, member in value.items():
-        own = node.fields.get(name)
-        if own is not None:
-            yield [own], member, fills, True
+        field_node = node.fields.get(name)
+        if field_node is not None:
+            yield [field_node], member, fills, True
         elif node.others is not None:
             yield [node.others], member, fills and not node.patterns, True
         yield [*node.patterns, *node.each], member, False, True
@@ -136,11 +136,11 @@ def _size(value: Any) -> int:
     count, waiting = 0, [value]
     while waiting:
         count += 1
-        one = waiting.pop()
-        if isinstance(one, dict):
-            waiting.extend(cast("dict[str, Any]", one).values())
-        elif isinstance(one, list):
-            waiting.extend(cast("list[Any]", one))
+        current = waiting.pop()
+        if isinstance(current, dict):
+            waiting.extend(cast("dict[str, Any]", current).values())
+        elif isinstance(current, list):
+            waiting.extend(cast("list[Any]", current))
     return count
 
 
@@ -193,9 +193,9 @@ class JsonSchema(Schema):
         self.is_exact = self.only_scalars = self.may_be_infinite = False
         self.digested = frozenset[str]()  # a mark of capset's own, which a plain JSON Schema does not have
         self.takes_files = has_marked_files(document)
-        known: dict[SchemaNode, bool] = {}
+        cache: dict[SchemaNode, bool] = {}
         self.write_only = frozenset(
-            name for name, inner in fields.items() if any(_hides(node, known) for node in inner)
+            name for name, inner in fields.items() if any(_hides(node, cache) for node in inner)
         )
 
     def jsonable(self, value: Any) -> Any:
@@ -238,7 +238,7 @@ class JsonSchema(Schema):
 
 
 def compile_json_schema(
-    what: str,
+    label: str,
     json_schema: Mapping[str, Any] | bool,  # any JSON, as the keywords' values are
     *,
     fills_defaults: bool = False,
@@ -251,28 +251,28 @@ def compile_json_schema(
     expression: see ``unchecked_patterns``.
 
     Args:
-        what: the subject of errors.
+        label: the subject of errors.
         json_schema: an object or a bool; of 2020-12, unless its ``$schema`` says another dialect.
         fills_defaults: fill in the defaults of absent fields; one of the top level that does not fit is refused.
         is_strict: check formats, and refuse patterns that cannot be checked.
 
-    Raises ``DefinitionError``, starting with ``what``: if it is not valid in its dialect, or not JSON data; if a
+    Raises ``DefinitionError``, starting with ``label``: if it is not valid in its dialect, or not JSON data; if a
     reference leads outside the document; above 64 levels and 1 MiB.
     """
-    document = _document(what, json_schema)
-    validator, root, patterns = _compiled(what, document, is_strict=is_strict)
+    document = _document(label, json_schema)
+    validator, root, patterns = _compiled(label, document, is_strict=is_strict)
     schema = JsonSchema(document, root, validator, fills_defaults=fills_defaults, unchecked_patterns=patterns)
     if fills_defaults:
-        _check_defaults(what, schema, root)
+        _check_defaults(label, schema, root)
     return schema
 
 
-def compile_own_schema(what: str, json_schema: Mapping[str, Any] | bool) -> JsonSchema:
+def compile_own_schema(label: str, json_schema: Mapping[str, Any] | bool) -> JsonSchema:
     """Make a schema from a JSON Schema of the host's own, which means what it says: defaults, formats and patterns.
 
     Raises ``DefinitionError`` as ``compile_json_schema`` does.
     """
-    return compile_json_schema(what, json_schema, fills_defaults=True, is_strict=True)
+    return compile_json_schema(label, json_schema, fills_defaults=True, is_strict=True)
 
 
 def graph_of(schema: Schema) -> SchemaNode:
@@ -288,24 +288,24 @@ def graph_of(schema: Schema) -> SchemaNode:
         raise DefinitionError(f"the schema of these arguments cannot be walked: {error}") from None
 
 
-def _document(what: str, json_schema: Mapping[str, Any] | bool) -> Data:
+def _document(label: str, json_schema: Mapping[str, Any] | bool) -> Data:
     if isinstance(json_schema, bool):
         return {} if json_schema else {"not": {}}
     if not isinstance(json_schema, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers hand on others' data
-        raise DefinitionError(f"{what}: a JSON Schema was expected, as a mapping; got {type(json_schema).__name__}")
+        raise DefinitionError(f"{label}: a JSON Schema was expected, as a mapping; got {type(json_schema).__name__}")
     try:
         document = cast("Data", copy_json(dict(json_schema), most=MAX_SCHEMA_LEVELS))
     except SchemaMismatch as misfit:
-        _refuse_fields(what, misfit.fields)
+        _refuse_fields(label, misfit.fields)
     size = len(json.dumps(document, ensure_ascii=False).encode())
     if size > MAX_SCHEMA_BYTES:
         raise DefinitionError(
-            f"{what}: its JSON Schema should be of at most {MAX_SCHEMA_BYTES:,} bytes; it has {size:,}"
+            f"{label}: its JSON Schema should be of at most {MAX_SCHEMA_BYTES:,} bytes; it has {size:,}"
         )
     return document
 
 
-def _compiled(what: str, document: Data, *, is_strict: bool) -> tuple[Validator, SchemaNode, frozenset[str]]:
+def _compiled(label: str, document: Data, *, is_strict: bool) -> tuple[Validator, SchemaNode, frozenset[str]]:
     """Return the validator of a document, its graph, and the patterns that are not checked."""
     import jsonschema_rs as rs
 
@@ -323,21 +323,21 @@ def _compiled(what: str, document: Data, *, is_strict: bool) -> tuple[Validator,
         resolver = rs.Registry([(BASE, document)], retriever=_refuse).resolver(BASE)
         return validator, graph(document, resolver), patterns
     except UnsoundSchema as error:
-        raise DefinitionError(f"{what}: its JSON Schema cannot be taken: {error}") from None
+        raise DefinitionError(f"{label}: its JSON Schema cannot be taken: {error}") from None
     except rs.ValidationError as error:
         match error.kind:
             case rs.ValidationErrorKind.Format("regex"):
                 at = ".".join(map(str, error.instance_path))
                 raise DefinitionError(
-                    f"{what}: its JSON Schema at {at}: a regular expression was expected that takes linear time",
+                    f"{label}: its JSON Schema at {at}: a regular expression was expected that takes linear time",
                     hint="write it without look-around and back-references, and with smaller repetitions",
                 ) from None
             case rs.ValidationErrorKind.Referencing():
-                _refuse_reference(what, error)
+                _refuse_reference(label, error)
             case _:
-                _refuse_fields(what, fields_of([error], ()))
+                _refuse_fields(label, fields_of([error], ()))
     except (rs.ReferencingError, ValueError) as error:
-        _refuse_reference(what, error)
+        _refuse_reference(label, error)
 
 
 def _validator(document: Data, *, checks_formats: bool) -> Validator:
@@ -360,20 +360,20 @@ def _refuse(uri: str) -> NoReturn:
     raise ValueError(f"{uri} is not fetched")
 
 
-def _refuse_reference(what: str, error: Exception) -> NoReturn:
+def _refuse_reference(label: str, error: Exception) -> NoReturn:
     named = re.search(r"'[^']*'", str(error))
     raise DefinitionError(
-        f"{what}: its JSON Schema refers to {named[0] if named else 'something'}, which is not inside it",
+        f"{label}: its JSON Schema refers to {named[0] if named else 'something'}, which is not inside it",
         hint="nothing is fetched: put what it refers to under $defs, and refer to it by #/$defs/…",
     ) from None
 
 
-def _refuse_fields(what: str, fields: list[Field]) -> NoReturn:
-    told = "; ".join(map(str, fields)).replace("(arguments)", "its top")
-    raise DefinitionError(f"{what}: it is no JSON Schema: {told}", fields=fields) from None
+def _refuse_fields(label: str, fields: list[Field]) -> NoReturn:
+    problems = "; ".join(map(str, fields)).replace("(arguments)", "its top")
+    raise DefinitionError(f"{label}: it is no JSON Schema: {problems}", fields=fields) from None
 
 
-def _check_defaults(what: str, schema: Schema, root: SchemaNode) -> None:
+def _check_defaults(label: str, schema: Schema, root: SchemaNode) -> None:
     """Refuse a default that would fail every call that relies on it."""
     defaults = {name for node in _applied(root) for name in node.defaults}
     try:
@@ -381,30 +381,30 @@ def _check_defaults(what: str, schema: Schema, root: SchemaNode) -> None:
     except SchemaMismatch as misfit:
         for field in misfit.fields:
             if any(field.path == name or field.path.startswith(f"{name}.") for name in defaults):
-                raise DefinitionError(f"{what}: a default of its JSON Schema does not fit: {field}") from None
+                raise DefinitionError(f"{label}: a default of its JSON Schema does not fit: {field}") from None
 
 
 def _applied(node: SchemaNode) -> Iterator[SchemaNode]:
     """Yield a node, and those that always hold with it."""
     yield node
-    for one in node.always:
-        yield from _applied(one)
+    for inner in node.always:
+        yield from _applied(inner)
 
 
 def _fields(root: SchemaNode) -> dict[str, list[SchemaNode]]:
-    found: dict[str, list[SchemaNode]] = {}
+    fields: dict[str, list[SchemaNode]] = {}
     for node in _applied(root):
         for name, inner in node.fields.items():
-            found.setdefault(name, []).append(inner)
-    return found
+            fields.setdefault(name, []).append(inner)
+    return fields
 
 
-def _hides(node: SchemaNode, known: dict[SchemaNode, bool]) -> bool:
-    """Whether a field is, may be, or holds a secret by its schema; ``known`` caches the answers."""
-    if node not in known:
+def _hides(node: SchemaNode, cache: dict[SchemaNode, bool]) -> bool:
+    """Whether a field is, may be, or holds a secret by its schema; ``cache`` caches the answers."""
+    if node not in cache:
         is_secret = node.schema.get("writeOnly", False) is True or node.schema.get(SECRETS_WITHIN, False) is True
-        known[node] = is_secret or any(_hides(one, known) for one in node.in_place)
-    return known[node]
+        cache[node] = is_secret or any(_hides(inner, cache) for inner in node.in_place)
+    return cache[node]
 
 
 def _sort_required(schema: Any) -> None:

@@ -86,9 +86,9 @@ def graph(document: Data, resolver: Resolver) -> SchemaNode:
     measured: dict[SchemaNode, tuple[int, int]] = {}
     for node in growth.nodes:
         _measure(node, measured, 1)
-    known: dict[SchemaNode, tuple[Any] | None] = {}
+    cache: dict[SchemaNode, tuple[Any] | None] = {}
     for node in growth.nodes:
-        node.defaults = {name: found[0] for name, inner in node.fields.items() if (found := _default(inner, known))}
+        node.defaults = {name: default[0] for name, inner in node.fields.items() if (default := _default(inner, cache))}
     return root
 
 
@@ -174,22 +174,30 @@ class _Growth:
     def _grow(self, node: SchemaNode, resolver: Resolver) -> None:
         schema = node.schema
 
-        def one(key: str) -> SchemaNode | None:
-            found = schema.get(key)
-            return self.node(cast("object", found), resolver) if isinstance(found, dict | bool) else None
+        def single(key: str) -> SchemaNode | None:
+            subschema = schema.get(key)
+            return self.node(cast("object", subschema), resolver) if isinstance(subschema, dict | bool) else None
 
         def several(key: str) -> list[SchemaNode]:
-            found = schema.get(key)
-            return [self.node(inner, resolver) for inner in cast("list[Any]", found)] if isinstance(found, list) else []
+            subschemas = schema.get(key)
+            return (
+                [self.node(inner, resolver) for inner in cast("list[Any]", subschemas)]
+                if isinstance(subschemas, list)
+                else []
+            )
 
         def named(key: str) -> dict[str, SchemaNode]:
-            found = schema.get(key)
-            inside = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+            mapping = schema.get(key)
+            inside = cast("dict[str, object]", mapping) if isinstance(mapping, dict) else {}
             # ``dependencies`` of an old dialect may be lists of names.
-            return {name: self.node(one, resolver) for name, one in inside.items() if not isinstance(one, list)}
+            return {
+                name: self.node(subschema, resolver)
+                for name, subschema in inside.items()
+                if not isinstance(subschema, list)
+            }
 
         def present(*nodes: SchemaNode | None) -> list[SchemaNode]:
-            return [one for one in nodes if one is not None]
+            return [child for child in nodes if child is not None]
 
         if isinstance(reference := schema.get("$ref"), str):
             node.always.append(self._target(reference, resolver))
@@ -205,15 +213,15 @@ class _Growth:
                     self.node(definition, resolver)
         node.always += several("allOf")
         node.choices += [options for key in ("anyOf", "oneOf") if (options := several(key))]
-        node.tests += present(*map(one, ("not", "if", "then", "else")))
+        node.tests += present(*map(single, ("not", "if", "then", "else")))
         node.tests += [*named("dependentSchemas").values(), *named("dependencies").values()]
         node.fields = named("properties")
         node.patterns = list(named("patternProperties").values())
-        node.others = one("additionalProperties")
+        node.others = single("additionalProperties")
         is_list = isinstance(schema.get("items"), list)
         node.prefix = several("items" if is_list else "prefixItems")
-        node.items = one("additionalItems" if is_list else "items")
-        node.each = present(*map(one, ("contains", "unevaluatedItems", "unevaluatedProperties")))
+        node.items = single("additionalItems" if is_list else "items")
+        node.each = present(*map(single, ("contains", "unevaluatedItems", "unevaluatedProperties")))
 
     def _target(self, reference: str, resolver: Resolver) -> SchemaNode:
         key = (resolver.base_uri, reference)
@@ -225,11 +233,11 @@ class _Growth:
         """Return the resolver for the contents of a schema; only a string is an address, not a field called so."""
         from jsonschema_rs import ReferencingError
 
-        own = schema.get(self._id)
+        address = schema.get(self._id)
         is_beside = self._is_old and isinstance(schema.get("$ref"), str)
-        if isinstance(own, str) and not own.startswith("#") and not is_beside:
+        if isinstance(address, str) and not address.startswith("#") and not is_beside:
             with suppress(ReferencingError, ValueError):
-                return resolver.lookup(own).resolver
+                return resolver.lookup(address).resolver
         return resolver
 
 
@@ -242,16 +250,16 @@ def _resolve(resolver: Resolver, reference: str) -> tuple[Any, Resolver]:
 
     is_meta = reference.startswith(_META_SCHEMAS)
     try:
-        found = resolver.lookup(reference)
+        resolved = resolver.lookup(reference)
     except (ReferencingError, ValueError):
         if is_meta:
             return {}, resolver
         raise _NoTarget(
             f"its reference {reference[:200]!r} leads to nothing inside the document, and nothing is fetched"
         ) from None
-    if is_meta and found.contents == _built_in(reference):
+    if is_meta and resolved.contents == _built_in(reference):
         return {}, resolver
-    return found.contents, found.resolver
+    return resolved.contents, resolved.resolver
 
 
 def _built_in(reference: str) -> object:
@@ -268,7 +276,7 @@ def _measure(node: SchemaNode, measured: dict[SchemaNode, tuple[int, int]], dept
     """Return the length of the longest chain of schemas that ``node`` applies to one value, and the number of all."""
     if node in measured:
         return measured[node]
-    inner = [_measure(one, measured, depth + 1) for one in node.in_place] if depth <= _MAX_CHAIN else []
+    inner = [_measure(child, measured, depth + 1) for child in node.in_place] if depth <= _MAX_CHAIN else []
     chain, count = 1 + max((chain for chain, _ in inner), default=0), 1 + sum(count for _, count in inner)
     if depth + chain > _MAX_CHAIN + 1:
         raise UnsoundSchema(
@@ -281,9 +289,9 @@ def _measure(node: SchemaNode, measured: dict[SchemaNode, tuple[int, int]], dept
     return chain, count
 
 
-def _default(node: SchemaNode, known: dict[SchemaNode, tuple[Any] | None]) -> tuple[Any] | None:
-    """Return the default of a field, or of the schema it refers to, if any; ``known`` caches the results."""
-    if node not in known:
-        own = (node.schema["default"],) if "default" in node.schema else None
-        known[node] = own or next((found for one in node.always if (found := _default(one, known))), None)
-    return known[node]
+def _default(node: SchemaNode, cache: dict[SchemaNode, tuple[Any] | None]) -> tuple[Any] | None:
+    """Return the default of a field, or of the schema it refers to, if any; ``cache`` caches the results."""
+    if node not in cache:
+        declared = (node.schema["default"],) if "default" in node.schema else None
+        cache[node] = declared or next((default for inner in node.always if (default := _default(inner, cache))), None)
+    return cache[node]

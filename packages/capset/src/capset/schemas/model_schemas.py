@@ -86,10 +86,10 @@ def model_schema(json_schema: Data) -> ModelSchema:
     if not is_wrapped and (refused := refused_names(schema)):
         names = _new_names(schema, refused)
         is_wrapped = not names
-    shown = _object(_wrapped(schema) if is_wrapped else _renamed(schema, names))
-    may_be_strict = all(map(_NOT_STRICT.isdisjoint, schemas_in(shown)))
+    published = _object(_wrapped(schema) if is_wrapped else _renamed(schema, names))
+    may_be_strict = all(map(_NOT_STRICT.isdisjoint, schemas_in(published)))
     own_names = MappingProxyType({new: name for name, new in names.items()})
-    return ModelSchema(json_schema if shown == json_schema else shown, own_names, is_wrapped, may_be_strict)
+    return ModelSchema(json_schema if published == json_schema else published, own_names, is_wrapped, may_be_strict)
 
 
 def refused_keywords(schema: Mapping[str, Any]) -> list[str]:
@@ -174,8 +174,8 @@ def _noted(name: str, schema: object) -> object:
     if schema is False:
         return schema
     noted: Data = dict(cast("Data", schema)) if isinstance(schema, dict) else {}
-    said = noted.get("description")
-    return {**noted, "description": f"{name}: {said}" if said else name}
+    description = noted.get("description")
+    return {**noted, "description": f"{name}: {description}" if description else name}
 
 
 def _wrapped(schema: Data) -> Data:
@@ -230,8 +230,8 @@ def _modern(schema: Data) -> Data:
     for inner in schemas:
         if "2019-09" not in dialect:
             _drop_what_does_not_count(inner)
-            if isinstance(own := inner.pop("id" if "draft-04" in dialect else "$id", None), str):
-                inner.update({"$anchor": own[1:]} if own.startswith("#") else {"$id": own})
+            if isinstance(schema_id := inner.pop("id" if "draft-04" in dialect else "$id", None), str):
+                inner.update({"$anchor": schema_id[1:]} if schema_id.startswith("#") else {"$id": schema_id})
         _modernise(inner)
     return modern
 

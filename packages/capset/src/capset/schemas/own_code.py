@@ -22,12 +22,12 @@ _KNOWN: Final[WeakKeyDictionary[type[BaseModel], bool]] = WeakKeyDictionary()
 
 def has_own_code(model: type[BaseModel]) -> bool:
     """Whether validating or writing a model may call functions of the host's own; see ``runs_own_code``."""
-    found = _KNOWN.get(model)
-    if found is None:
+    has_code = _KNOWN.get(model)
+    if has_code is None:
         if not model.__pydantic_complete__:
             model.model_rebuild()
-        found = _KNOWN[model] = runs_own_code(model.__pydantic_core_schema__)
-    return found
+        has_code = _KNOWN[model] = runs_own_code(model.__pydantic_core_schema__)
+    return has_code
 
 
 def runs_own_code(core_schema: Any) -> bool:  # typed dicts of pydantic-core, of some sixty kinds
@@ -37,8 +37,13 @@ def runs_own_code(core_schema: Any) -> bool:  # typed dicts of pydantic-core, of
     """
     for node in _nodes(core_schema):
         if isinstance(node, Mapping):
-            found = cast("Mapping[str, object]", node)
-            if found.get("custom_init") or found.get("post_init") or found.get("computed_fields") or _looks_up(found):
+            mapping = cast("Mapping[str, object]", node)
+            if (
+                mapping.get("custom_init")
+                or mapping.get("post_init")
+                or mapping.get("computed_fields")
+                or _looks_up(mapping)
+            ):
                 return True
         elif not isinstance(node, list | tuple | type) and is_own_function(node):
             return True
@@ -47,17 +52,17 @@ def runs_own_code(core_schema: Any) -> bool:  # typed dicts of pydantic-core, of
 
 def _nodes(core_schema: object) -> Iterator[object]:
     """Yield everything in a core schema that may be, or have, code."""
-    left = [core_schema]
-    while left:
-        yield (node := left.pop())
+    pending = [core_schema]
+    while pending:
+        yield (node := pending.pop())
         if isinstance(node, Mapping):
             for key, value in cast("Mapping[str, object]", node).items():
                 if key in _BY_NAME and isinstance(value, Mapping):
-                    left += cast("Mapping[str, object]", value).values()
+                    pending += cast("Mapping[str, object]", value).values()
                 elif key not in _NO_CODE:
-                    left.append(value)
+                    pending.append(value)
         elif isinstance(node, list | tuple):
-            left += cast("list[object]", node)
+            pending += cast("list[object]", node)
 
 
 class JsonForm(NamedTuple):
@@ -80,11 +85,11 @@ def json_form_of(core_schema: Any) -> JsonForm:  # as for ``runs_own_code``
     has_sets = leaves_out = False
     for node in _nodes(core_schema):
         if isinstance(node, Mapping):
-            found = cast("Mapping[str, object]", node)
-            has_sets |= found.get("type") in _ANY_ORDER
-            written = cast("Mapping[str, object]", found.get("serialization") or {})
-            is_own = "function" in written and not _is_safe(written["function"])
-            leaves_out |= is_own or any(map(found.get, _EXCLUDED))
+            mapping = cast("Mapping[str, object]", node)
+            has_sets |= mapping.get("type") in _ANY_ORDER
+            serialization = cast("Mapping[str, object]", mapping.get("serialization") or {})
+            is_own = "function" in serialization and not _is_safe(serialization["function"])
+            leaves_out |= is_own or any(map(mapping.get, _EXCLUDED))
     return JsonForm(has_sets, leaves_out)
 
 

@@ -48,31 +48,31 @@ def close_object(schema: Mapping[str, Any]) -> dict[str, Any]:
     root = _closed(root, reached)
     if not defs:
         return root
-    known, done = dict(defs), set[str]()
-    while todo := (reached & known.keys()) - done:
+    definitions, done = dict(defs), set[str]()
+    while todo := (reached & definitions.keys()) - done:
         for name in sorted(todo):
-            known[name] = _closed(known[name], reached)
+            definitions[name] = _closed(definitions[name], reached)
             done.add(name)
-    return {**root, "$defs": known}
+    return {**root, "$defs": definitions}
 
 
 def _closed(schema: Any, reached: set[str]) -> Any:
     """Close a schema and those of its properties and items; collect the definitions used on their own there."""
     if not isinstance(schema, Mapping):
         return schema
-    found = dict(cast("Mapping[str, Any]", schema))
-    reference = found.get("$ref")
+    closed = dict(cast("Mapping[str, Any]", schema))
+    reference = closed.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/$defs/"):
         reached.add(reference.removeprefix("#/$defs/"))
-    properties = found.get("properties")
+    properties = closed.get("properties")
     if isinstance(properties, Mapping):
         members = cast("Mapping[str, Any]", properties)
-        found["properties"] = {name: _closed(inner, reached) for name, inner in members.items()}
-        if _OPEN.isdisjoint(found):
-            found["additionalProperties"] = False
-    if "items" in found:
-        found["items"] = _closed(found["items"], reached)
-    return found
+        closed["properties"] = {name: _closed(inner, reached) for name, inner in members.items()}
+        if _OPEN.isdisjoint(closed):
+            closed["additionalProperties"] = False
+    if "items" in closed:
+        closed["items"] = _closed(closed["items"], reached)
+    return closed
 
 
 def object_fields(owner: str, annotation: Any) -> Mapping[str, Any] | None:
@@ -108,10 +108,10 @@ def _model_fields(owner: str, model: type[BaseModel]) -> Mapping[str, Any]:
 
 def annotation_of(info: FieldInfo) -> Any:
     """Return the annotation of a model's field with its metadata, such as a description or a default."""
-    said = info.asdict()
-    annotation: Any = said["annotation"]
+    parts = info.asdict()
+    annotation: Any = parts["annotation"]
     # In one: Python returns the first that it made of equal parts, and no ``Field`` equals another.
-    return Annotated[(annotation, *said["metadata"], Field(**said["attributes"]))]
+    return Annotated[(annotation, *parts["metadata"], Field(**parts["attributes"]))]
 
 
 def _typed_dict_fields(kind: Any) -> Mapping[str, Any]:
@@ -127,15 +127,15 @@ def _typed_dict_fields(kind: Any) -> Mapping[str, Any]:
 def _dataclass_fields(kind: Any) -> Mapping[str, Any]:
     hints = get_type_hints(kind, include_extras=True)
     fields: dict[str, Any] = {}
-    for one in dataclasses.fields(kind):
-        if not one.init:
+    for field in dataclasses.fields(kind):
+        if not field.init:
             continue
-        if one.default is not dataclasses.MISSING:
-            fields[one.name] = Annotated[hints[one.name], Field(default=one.default)]
-        elif one.default_factory is not dataclasses.MISSING:
-            fields[one.name] = Annotated[hints[one.name], Field(default_factory=one.default_factory)]
+        if field.default is not dataclasses.MISSING:
+            fields[field.name] = Annotated[hints[field.name], Field(default=field.default)]
+        elif field.default_factory is not dataclasses.MISSING:
+            fields[field.name] = Annotated[hints[field.name], Field(default_factory=field.default_factory)]
         else:
-            fields[one.name] = hints[one.name]
+            fields[field.name] = hints[field.name]
     return fields
 
 
@@ -146,66 +146,68 @@ def parameters_schema(owner: str, parameters: Mapping[str, Any]) -> JsonSchema:
     "string", "required": True}}``. An object that lists ``properties`` and does not mention others takes no others.
     Raises ``DefinitionError``, starting with ``owner``.
     """
-    what = f"{owner}: parameters"
+    label = f"{owner}: parameters"
     if not isinstance(parameters, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers hand on others' data
-        raise DefinitionError(f"{what}: a mapping was expected; got {parameters!r:.80}")
+        raise DefinitionError(f"{label}: a mapping was expected; got {parameters!r:.80}")
     is_whole = isinstance(parameters.get("type"), str) or "$ref" in parameters
-    found = close_object(
-        followed(parameters if is_whole else _joined(what, {"type": "object", "properties": parameters}))
+    document = close_object(
+        followed(parameters if is_whole else _joined(label, {"type": "object", "properties": parameters}))
     )
-    if found.get("type") != "object":
-        raise DefinitionError(f"{what}: arguments have names, so the type is 'object'; got {found.get('type')!r:.80}")
-    schema = compile_own_schema(what, found)
-    check_object(what, found)
+    if document.get("type") != "object":
+        raise DefinitionError(
+            f"{label}: arguments have names, so the type is 'object'; got {document.get('type')!r:.80}"
+        )
+    schema = compile_own_schema(label, document)
+    check_object(label, document)
     return schema
 
 
-def _joined(what: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _joined(label: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object's schema with each property's ``required: true`` gathered into a list, as in JSON Schema."""
-    found, required = dict(schema), list[str]()
+    joined, required = dict(schema), list[str]()
     properties: dict[str, Any] = {}
-    for name, given in cast("Mapping[str, Any]", schema["properties"]).items():
-        properties[name], is_required = _parameter(f"{what}.{name}", given)
+    for name, parameter in cast("Mapping[str, Any]", schema["properties"]).items():
+        properties[name], is_required = _parameter(f"{label}.{name}", parameter)
         if is_required:
             required.append(name)
-    found["properties"] = properties
+    joined["properties"] = properties
     if required:
-        found["required"] = required
-    return found
+        joined["required"] = required
+    return joined
 
 
-def _parameter(what: str, given: object) -> tuple[dict[str, Any], bool]:
-    if not isinstance(given, Mapping):
+def _parameter(label: str, parameter: object) -> tuple[dict[str, Any], bool]:
+    if not isinstance(parameter, Mapping):
         raise DefinitionError(
-            f"{what}: a parameter is a mapping, such as {{'type': 'string', 'required': True}}; got {given!r:.80}",
+            f"{label}: a parameter is a mapping, such as {{'type': 'string', 'required': True}}; got {parameter!r:.80}",
             hint="a whole JSON Schema says type: object beside its properties",
         )
-    schema = dict(cast("Mapping[str, Any]", given))
+    schema = dict(cast("Mapping[str, Any]", parameter))
     if wrong := [key for key in schema if key not in _WORDS]:
         raise DefinitionError(
-            f"{what}: {unknown('keyword', str(wrong[0]), _WORDS)}",
+            f"{label}: {unknown('keyword', str(wrong[0]), _WORDS)}",
             hint="a whole JSON Schema says type: object beside its properties",
         )
     is_required = schema.get("required", False)
     if isinstance(is_required, bool):
         schema.pop("required", None)
         if schema.get("type") == "object" and isinstance(schema.get("properties"), Mapping):
-            schema = _joined(what, schema)
+            schema = _joined(label, schema)
         return schema, is_required
     return schema, False  # for an object, a list as in JSON Schema
 
 
 def followed(schema: Mapping[str, Any]) -> dict[str, Any]:  # a JSON Schema that is not checked yet
     """Return a schema with its reference resolved: pydantic writes nested models as references."""
-    found, defs, seen = dict(schema), schema.get("$defs", {}), set[str]()
-    while isinstance(reference := found.get("$ref"), str) and reference not in seen:
-        seen.add(reference)
+    resolved, defs, visited = dict(schema), schema.get("$defs", {}), set[str]()
+    while isinstance(reference := resolved.get("$ref"), str) and reference not in visited:
+        visited.add(reference)
         target = defs.get(reference.removeprefix("#/$defs/"))
-        if not isinstance(target, Mapping) or found.keys() - _BESIDE:
+        if not isinstance(target, Mapping) or resolved.keys() - _BESIDE:
             break
-        del found["$ref"]
-        found = {**cast("Mapping[str, Any]", target), **found}
-    return found
+        del resolved["$ref"]
+        resolved = {**cast("Mapping[str, Any]", target), **resolved}
+    return resolved
 
 
 def check_object(owner: str, schema: Mapping[str, Any]) -> None:

@@ -73,10 +73,10 @@ def plain_unvalidated(value: Any) -> Any:
 
 def distinct(members: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Return members by their names, each of them: of several of one name, as masks are, the later get numbers."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for name, member in members:
-        found[free_name(name, found)] = member
-    return found
+        by_name[free_name(name, by_name)] = member
+    return by_name
 
 
 def free_name(name: str, taken: Mapping[str, Any]) -> str:
@@ -150,17 +150,17 @@ def is_flat(value: Any) -> TypeGuard[dict[str, str | int | bool | None]]:
     return True
 
 
-def _is_tree(value: Any, seen: set[int]) -> bool:
+def _is_tree(value: Any, visited: set[int]) -> bool:
     """Whether a value has only plain types, with string keys, and contains no part twice: then writing it is safe."""
     kind = cast("type[Any]", type(value))
     if kind in _LEAVES:
         return True
-    if kind not in (dict, list) or id(value) in seen:
+    if kind not in (dict, list) or id(value) in visited:
         return False
-    seen.add(id(value))
+    visited.add(id(value))
     if kind is list:
-        return all(_is_tree(item, seen) for item in value)
-    return all(type(key) is str and _is_tree(member, seen) for key, member in value.items())
+        return all(_is_tree(item, visited) for item in value)
+    return all(type(key) is str and _is_tree(member, visited) for key, member in value.items())
 
 
 _Path = tuple[str | int, ...]
@@ -176,23 +176,23 @@ class _Secrets:
         kind = cast("type[Any]", type(value))
         if kind in _NO_SECRETS or level > _MAX_VALIDATED:
             return []
-        if (known := self._known.get(id(value))) is not None:
-            return known[1]
-        found: list[tuple[_Path, Any]] = []
+        if (cached := self._known.get(id(value))) is not None:
+            return cached[1]
+        secrets: list[tuple[_Path, Any]] = []
         # The value stays referenced, so that its id is not given to another.
         self._known[id(value)] = value, []
-        for step, member in enumerate(value) if kind is list else self._members(value, level, found):
+        for step, member in enumerate(value) if kind is list else self._members(value, level, secrets):
             if type(member) not in _NO_SECRETS and (inner := self.of(member, level + 1)):
-                found += [((step, *path), clear) for path, clear in inner]
-        self._known[id(value)] = value, found
-        return found
+                secrets += [((step, *path), clear) for path, clear in inner]
+        self._known[id(value)] = value, secrets
+        return secrets
 
-    def _members(self, value: Any, level: int, found: list[tuple[_Path, Any]]) -> Iterator[tuple[str | int, Any]]:
+    def _members(self, value: Any, level: int, secrets: list[tuple[_Path, Any]]) -> Iterator[tuple[str | int, Any]]:
         """Yield the members of a value, each with its step of a path; add secrets that no such path leads to."""
         match value:
             case SecretStr() | SecretBytes() | Secret():
                 clear = cast("Secret[Any]", value).get_secret_value()
-                found.append(((), plain(clear)))
+                secrets.append(((), plain(clear)))
                 yield "secret", clear
             case BaseModel():
                 yield from vars(value).items()
@@ -201,7 +201,7 @@ class _Secrets:
                 for key, member in cast("Mapping[Any, Any]", value).items():
                     if isinstance(key, SecretStr | SecretBytes | Secret):  # JSON has one masked key for all of them
                         clear = plain(cast("Secret[Any]", key).get_secret_value())
-                        found.append((("key",), [clear, plain(member)]))
+                        secrets.append((("key",), [clear, plain(member)]))
                         yield f"key {to_json(clear).decode()}", member
                     else:
                         yield _text(key) if isinstance(key, str) else to_json(plain(key)).decode(), member
@@ -210,15 +210,15 @@ class _Secrets:
             case set() | frozenset():
                 # They have no order, so each stands beside its own secrets.
                 each = ((item, self.of(item, level + 1)) for item in cast("set[Any]", value))
-                found += [(("*",), [plain(item), _sorted(inner)]) for item, inner in each if inner]
+                secrets += [(("*",), [plain(item), _sorted(inner)]) for item, inner in each if inner]
             case _ if is_dataclass(value) and not isinstance(value, type):
                 yield from ((field.name, getattr(value, field.name)) for field in fields(value))
             case _:
                 pass
 
 
-def _sorted(found: list[tuple[_Path, Any]]) -> list[Any]:
-    return sorted(([list(path), clear] for path, clear in found), key=to_json)
+def _sorted(secrets: list[tuple[_Path, Any]]) -> list[Any]:
+    return sorted(([list(path), clear] for path, clear in secrets), key=to_json)
 
 
 class _Look:
@@ -259,8 +259,8 @@ class _Look:
             case Mapping():
                 return self._members(cast("Mapping[Any, Any]", value))
             case list() | tuple() | set() | frozenset() | deque():
-                told = self._items(cast("list[Any]", value))
-                return sorted(told, key=to_json) if isinstance(value, set | frozenset) else told
+                plain_items = self._items(cast("list[Any]", value))
+                return sorted(plain_items, key=to_json) if isinstance(value, set | frozenset) else plain_items
             case Iterator():
                 return _named(cast("object", value))
             case _ if is_dataclass(value) and not isinstance(value, type):
@@ -269,27 +269,27 @@ class _Look:
                 return from_json(to_json(value, fallback=_named, inf_nan_mode="null"))
 
     def _members(self, members: Mapping[Any, Any]) -> dict[str, Any]:
-        told: dict[str, Any] = {}
+        plain_members: dict[str, Any] = {}
         for key, member in members.items():
             if self._left <= 0:
-                told[_LEFT_OUT] = _LEFT_OUT
+                plain_members[_LEFT_OUT] = _LEFT_OUT
                 break
             name = _text(key) if isinstance(key, str) else self._key(key)
-            told[free_name(name, told)] = self.at(member)  # 1 and "1" are two keys
-        return told
+            plain_members[free_name(name, plain_members)] = self.at(member)  # 1 and "1" are two keys
+        return plain_members
 
     def _key(self, key: Any) -> str:
-        told = self.at(key)
-        return told if isinstance(told, str) else to_json(told).decode()
+        plain_key = self.at(key)
+        return plain_key if isinstance(plain_key, str) else to_json(plain_key).decode()
 
     def _items(self, items: list[Any]) -> list[Any]:
-        told: list[Any] = []
+        plain_items: list[Any] = []
         for item in items:
             if self._left <= 0:
-                told.append(_LEFT_OUT)
+                plain_items.append(_LEFT_OUT)
                 break
-            told.append(self.at(item))
-        return told
+            plain_items.append(self.at(item))
+        return plain_items
 
 
 def _text(text: str) -> str:

@@ -126,8 +126,10 @@ class Schema:
         self.json_form = json_form_of(adapter.core_schema)
         self.hash_input = sorted_enums(json_schema)
         self.is_exact = json_schema.get("type") in ("integer", "boolean", "null") and _VALUES.isdisjoint(json_schema)
-        takes_anything = any(not found for found in schemas_in(json_schema))
-        self._has_numbers = takes_anything or any(found.get("type") == "number" for found in schemas_in(json_schema))
+        takes_anything = any(not subschema for subschema in schemas_in(json_schema))
+        self._has_numbers = takes_anything or any(
+            subschema.get("type") == "number" for subschema in schemas_in(json_schema)
+        )
         self.may_be_infinite = takes_anything
         fields: dict[str, Any] = json_schema.get("properties", {})
         self.only_scalars = all(map(_is_scalar, fields.values()))
@@ -167,10 +169,10 @@ class Schema:
         """Validate JSON text as ``check_json`` does, in which fields may also go by their names, as they are stored."""
         return cast("Any", self.check_json)(text, by_alias=True, by_name=True)
 
-    def refuse_secrets(self, what: str) -> None:
+    def refuse_secrets(self, label: str) -> None:
         """Raise ``DefinitionError`` if a value can hold a secret by its type: it would be stored as its mask."""
-        if any(found.get("writeOnly", False) for found in schemas_in(self.json_schema)):
-            raise DefinitionError(f"{what} must hold no secret: it is stored and shown; use secrets= and ctx.secret()")
+        if any(subschema.get("writeOnly", False) for subschema in schemas_in(self.json_schema)):
+            raise DefinitionError(f"{label} must hold no secret: it is stored and shown; use secrets= and ctx.secret()")
 
     @property
     def names(self) -> list[str]:
@@ -235,11 +237,11 @@ class ResultSchema(Schema):
         return self._validator
 
 
-def schema_of(what: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
+def schema_of(label: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
     """Compile the schema of one type annotation: in mode ``validation`` for inputs, otherwise for outputs.
 
     Schemas of inputs are closed: unknown fields are refused at every depth unless a model says otherwise. Raises
-    ``DefinitionError``, starting with ``what``, if the type has no schema.
+    ``DefinitionError``, starting with ``label``, if the type has no schema.
     """
     generator = ResultJsonSchema() if mode == "serialization" else UntitledJsonSchema()
     try:
@@ -248,13 +250,13 @@ def schema_of(what: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
         # Non-JSON values (a default of NaN, a lone surrogate) have no hash either: report them here, by name.
         json.dumps(json_schema, ensure_ascii=False, allow_nan=False).encode()
     except PydanticUserError as error:
-        raise DefinitionError(f"{what}: {error.message.splitlines()[0]}") from error
+        raise DefinitionError(f"{label}: {error.message.splitlines()[0]}") from error
     except SchemaError as error:
-        raise DefinitionError(f"{what}: {str(error).splitlines()[-1]}") from error
+        raise DefinitionError(f"{label}: {str(error).splitlines()[-1]}") from error
     except (TypeError, ValueError, NameError, AttributeError) as error:
-        raise DefinitionError(f"{what}: {error}") from error
+        raise DefinitionError(f"{label}: {error}") from error
     except PydanticOmit:
-        raise DefinitionError(f"{what}: its type has no schema (SkipJsonSchema)") from None
+        raise DefinitionError(f"{label}: its type has no schema (SkipJsonSchema)") from None
     tidy = _tidy(json_schema, getattr(annotation, "__name__", None))
     if isinstance(generator, ResultJsonSchema):
         schema = ResultSchema(adapter, tidy, is_proven=generator.is_proven, annotation=annotation)
@@ -263,28 +265,28 @@ def schema_of(what: str, annotation: Any, mode: JsonSchemaMode) -> Schema:
                 schema.compile()
             except ValueError as error:
                 raise DefinitionError(
-                    f"{what}: it would be published as what is no JSON Schema: {error}",
+                    f"{label}: it would be published as what is no JSON Schema: {error}",
                     hint="patterns are those of ECMAScript, such as ^ and $ for \\A and \\Z",
                 ) from None
         return schema
-    is_open = any(found.get("additionalProperties", False) is not False for found in _listed(tidy))
+    is_open = any(subschema.get("additionalProperties", False) is not False for subschema in _listed(tidy))
     is_closed = close_objects(tidy)
     # Closing is one switch for the whole schema, so it cannot exempt a model that is explicitly open.
     if is_closed and is_open:
-        raise DefinitionError(f"{what}: beside a model with extra='allow', every other model must state its own extra")
+        raise DefinitionError(f"{label}: beside a model with extra='allow', every other model must state its own extra")
     return Schema(adapter, tidy, closed=is_closed, annotation=annotation)
 
 
 def close_objects(schema: JsonSchemaValue) -> bool:
     """Close every object that lists its properties and does not mention others; return whether there was one."""
-    silent = [found for found in _listed(schema) if "additionalProperties" not in found]
-    for found in silent:
-        found["additionalProperties"] = False
+    silent = [subschema for subschema in _listed(schema) if "additionalProperties" not in subschema]
+    for subschema in silent:
+        subschema["additionalProperties"] = False
     return bool(silent)
 
 
 def _listed(schema: JsonSchemaValue) -> list[dict[str, Any]]:
-    return [found for found in schemas_in(schema) if "properties" in found]
+    return [subschema for subschema in schemas_in(schema) if "properties" in subschema]
 
 
 def schema_of_fields(name: str, fields: Mapping[str, Any]) -> Schema:
@@ -392,12 +394,12 @@ def sorted_enums(schema: Any) -> Any:
     The order is not reliable: to Python ``Literal["a", "b"]`` and ``Literal["b", "a"]`` are equal, so of two types
     that contain them, the one made first in a process is used for both.
     """
-    if not any("enum" in found for found in schemas_in(schema)):
+    if not any("enum" in subschema for subschema in schemas_in(schema)):
         return schema
     copied = deepcopy(schema)
-    for found in schemas_in(copied):
-        if isinstance(found.get("enum"), list):
-            found["enum"] = sorted(found["enum"], key=_json_text)
+    for subschema in schemas_in(copied):
+        if isinstance(subschema.get("enum"), list):
+            subschema["enum"] = sorted(subschema["enum"], key=_json_text)
     return copied
 
 

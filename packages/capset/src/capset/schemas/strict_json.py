@@ -127,37 +127,37 @@ def checked_bounds(value: Any) -> Any:
     return copy_json(value)
 
 
-def size_of(value: object, known: dict[int, int] | None = None) -> int:
+def size_of(value: object, sizes: dict[int, int] | None = None) -> int:
     """Return the number of values and characters, counting repeats; shared objects are visited once.
 
     Raises ``RecursionError`` for data that is nested too deeply.
     """
-    known = {} if known is None else known
+    sizes = {} if sizes is None else sizes
     place = id(value)
     match value:
         case str():
             return len(value) + 1
         case dict():
-            found = cast("dict[object, object]", value)
-            inside = [*found, *found.values()]
+            mapping = cast("dict[object, object]", value)
+            inside = [*mapping, *mapping.values()]
         case list():
             inside = cast("list[object]", value)
         case _:
             return 1
-    if place not in known:
-        known[place] = MAX_SIZE + 1  # if it contains itself
-        known[place] = 1 + sum(size_of(one, known) for one in inside)
-    return known[place]
+    if place not in sizes:
+        sizes[place] = MAX_SIZE + 1  # if it contains itself
+        sizes[place] = 1 + sum(size_of(member, sizes) for member in inside)
+    return sizes[place]
 
 
 def _text(text: str, place: tuple[int | str, ...]) -> str:
-    own = str.__str__(text)
-    if not own.isascii():
+    plain_text = str.__str__(text)
+    if not plain_text.isascii():
         try:
-            own.encode()
+            plain_text.encode()
         except UnicodeEncodeError:
             raise _mismatch(place, "Input should have no lone surrogates") from None
-    return own
+    return plain_text
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -171,8 +171,8 @@ def _no_constant(_: str) -> None:
     raise _mismatch((), "Invalid JSON: there is no NaN and no infinity in it")
 
 
-def _too_deep(most: int) -> SchemaMismatch:
-    return _mismatch((), f"Input should be nested at most {most} levels deep")
+def _too_deep(max_depth: int) -> SchemaMismatch:
+    return _mismatch((), f"Input should be nested at most {max_depth} levels deep")
 
 
 def _mismatch(place: tuple[int | str, ...], expected: str) -> SchemaMismatch:

@@ -102,24 +102,24 @@ VALIDATION_ERRORS: Final = (ValidationError, SchemaMismatch)
 """The errors of a schema: pydantic's own for types, the other for JSON Schema; ``validation_fields`` takes both."""
 
 
-def validation_fields(error: ValidationError | SchemaMismatch, known: Sequence[str], given: Any) -> list[Field]:
+def validation_fields(error: ValidationError | SchemaMismatch, names: Sequence[str], received: Any) -> list[Field]:
     """List every field that does not fit, without echoing any value.
 
     Messages of a tool's own validators stay, unless they quote the refused text.
 
-    ``known`` are the names of the top level, ``given`` is the validated input, of any type. A field that fits none of
-    several types is listed once, with everything that was expected. Beyond 100 fields only their number is given.
+    ``names`` are the names of the top level, ``received`` is the validated input, of any type. A field that fits none
+    of several types is listed once, with everything that was expected. Beyond 100 fields only their number is given.
     """
     if isinstance(error, SchemaMismatch):
         return list(error.fields)
-    return fields_at(error.errors(include_url=False), known, given)
+    return fields_at(error.errors(include_url=False), names, received)
 
 
-def fields_at(problems: Sequence[ErrorDetails], known: Sequence[str], given: Any) -> list[Field]:
+def fields_at(problems: Sequence[ErrorDetails], names: Sequence[str], received: Any) -> list[Field]:
     """Do the same as ``validation_fields`` for the problems that a pydantic error lists."""
-    told: list[Told] = []
+    messages: list[Told] = []
     for problem in problems[:MAX_LISTED]:
-        place = _place(problem["loc"], given, is_named=problem["type"] in ("missing", "extra_forbidden"))
+        place = _place(problem["loc"], received, is_named=problem["type"] in ("missing", "extra_forbidden"))
         match problem["type"]:
             case "missing":
                 words = MISSING_FIELD
@@ -127,24 +127,24 @@ def fields_at(problems: Sequence[ErrorDetails], known: Sequence[str], given: Any
                 words = UNKNOWN_FIELD
             case _:
                 words = _words(problem)
-        told.append((place, words))
-    return listed(told, len(problems), known)
+        messages.append((place, words))
+    return listed(messages, len(problems), names)
 
 
-def listed(told: Iterable[Told], count: int, known: Sequence[str]) -> list[Field]:
+def listed(messages: Iterable[Told], count: int, names: Sequence[str]) -> list[Field]:
     """Return at most 100 of ``count`` problems as fields: one for each place, and one for the rest."""
     expected: dict[str, list[str]] = {}
     meant: dict[str, str | None] = {}
-    for place, words in told:
+    for place, words in messages:
         path = dotted_path(place)
         if words == UNKNOWN_FIELD:
-            meant[path] = closest(str(place[-1]), known) if len(place) == 1 else None
+            meant[path] = closest(str(place[-1]), names) if len(place) == 1 else None
         expected.setdefault(path, [])
         if words not in expected[path]:
             expected[path].append(words)
     fields = [Field(path, " or ".join(words), meant.get(path)) for path, words in expected.items()]
-    left = count - MAX_LISTED
-    return [*fields, Field("…", f"{left} more do not fit")] if left > 0 else fields
+    remaining = count - MAX_LISTED
+    return [*fields, Field("…", f"{remaining} more do not fit")] if remaining > 0 else fields
 
 
 def dotted_path(place: Sequence[int | str]) -> str:
@@ -153,30 +153,34 @@ def dotted_path(place: Sequence[int | str]) -> str:
 
 
 def _words(problem: ErrorDetails) -> str:
-    message, given, context = problem["msg"], problem["input"], problem.get("ctx", {})
+    message, received, context = problem["msg"], problem["input"], problem.get("ctx", {})
     if message.startswith(_EMAIL):
         return _EMAIL
-    if own := _OWN_WORDS.get(problem["type"]):
-        return own.format_map(context)
+    if template := _OWN_WORDS.get(problem["type"]):
+        return template.format_map(context)
     if isinstance(context.get("error"), AddressValueError | NetmaskValueError):
         return "Input should be a valid IP address"
-    if problem["type"] in _RAISED and isinstance(given, str) and (repr(given) in message or _quotes(message, given)):
+    if (
+        problem["type"] in _RAISED
+        and isinstance(received, str)
+        and (repr(received) in message or _quotes(message, received))
+    ):
         return "Input does not fit"
     return message
 
 
-def _quotes(message: str, given: str) -> bool:
+def _quotes(message: str, received: str) -> bool:
     """Whether a message quotes the input; very short input may occur in any message."""
-    return len(given) >= _MIN_QUOTE and given in message
+    return len(received) >= _MIN_QUOTE and received in message
 
 
-def _place(location: Sequence[int | str], given: Any, *, is_named: bool) -> list[int | str]:
+def _place(location: Sequence[int | str], received: Any, *, is_named: bool) -> list[int | str]:
     """Return the parts of an error's location that are places in the input.
 
     Between them pydantic puts the names of a union's types, which a caller has never seen.
     """
     place: list[int | str] = []
-    inside = given
+    inside = received
     for position, part in enumerate(location):
         last = position == len(location) - 1
         if isinstance(inside, Mapping) and part in inside:
@@ -189,11 +193,11 @@ def _place(location: Sequence[int | str], given: Any, *, is_named: bool) -> list
     return place
 
 
-def fields_of(errors: Iterable[Invalid], known: Sequence[str]) -> list[Field]:
-    """List the fields that do not fit, as ``validation_fields`` does; ``known`` are the names of the top level."""
-    told = (one for error in errors for one in _field_errors(error))
-    first = list(islice(told, MAX_LISTED))
-    return listed(first, len(first) + sum(1 for _ in told), known)
+def fields_of(errors: Iterable[Invalid], names: Sequence[str]) -> list[Field]:
+    """List the fields that do not fit, as ``validation_fields`` does; ``names`` are the names of the top level."""
+    messages = (entry for error in errors for entry in _field_errors(error))
+    first = list(islice(messages, MAX_LISTED))
+    return listed(first, len(first) + sum(1 for _ in messages), names)
 
 
 def _field_errors(error: Invalid) -> Iterator[Told]:
@@ -209,7 +213,7 @@ def _field_errors(error: Invalid) -> Iterator[Told]:
         case Kind.FalseSchema() if place and isinstance(place[-1], str):
             yield place, UNKNOWN_FIELD
         case Kind.AnyOf(context) | Kind.OneOfNotValid(context):
-            inner = [one for errors in context for error in errors for one in _field_errors(error)]
+            inner = [entry for errors in context for error in errors for entry in _field_errors(error)]
             yield from inner or [(place, "Input should fit one of several schemas")]
         case Kind.PropertyNames(inner):
             # A name is part of the path, not a value.
@@ -224,14 +228,14 @@ def _error_text(error: Invalid) -> str:
     values = error.kind.as_dict()
     if kind == "Type":
         return "Input should be " + " or ".join(
-            _TYPES.get(one, one) for one in sorted(cast("list[str]", values["types"]))
+            _TYPES.get(name, name) for name in sorted(cast("list[str]", values["types"]))
         )
     if kind == "Enum":
         return "Input should be one of: " + _quoted(values["options"])[1:-1]
     if counted := _COUNTED.get(kind):
         limit = values["limit"]
-        most, noun = counted
-        return f"Input should have {most} {limit} {noun}{'' if limit == 1 else 's'}"
+        bound, noun = counted
+        return f"Input should have {bound} {limit} {noun}{'' if limit == 1 else 's'}"
     words = _PLAIN.get(keyword) or _PLAIN.get(kind, "Input does not fit")
     return words.format_map({name: _quoted(value) for name, value in values.items()}) if "{" in words else words
 

@@ -131,10 +131,10 @@ def no_anchor(before: str) -> Conflict:
     )
 
 
-def check_sound(found: Verification) -> None:
+def check_sound(verification: Verification) -> None:
     """Raise ``Conflict`` if the verification of the records to cut found a problem: they are evidence, and stay."""
-    if found.problem is not None:
-        raise Conflict(f"nothing was pruned: what would be cut is not sound: {found.problem}", hint=HINT)
+    if verification.problem is not None:
+        raise Conflict(f"nothing was pruned: what would be cut is not sound: {verification.problem}", hint=HINT)
 
 
 def no_link(seq: int) -> VerifiedPart:

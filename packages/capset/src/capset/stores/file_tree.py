@@ -53,12 +53,12 @@ def check_room(quota: FileQuota, growth: Growth, usage: Callable[[], Usage]) -> 
     _check(growth.path, "directory", "directories", used.directories, growth.directories, quota.session_files)
 
 
-def _check(path: str, what: str, several: str, there: int, more: int, most: int) -> None:
-    if more > 0 and there + more > most:
-        used = counted(there, what, several)
+def _check(path: str, noun: str, several: str, existing: int, more: int, limit: int) -> None:
+    if more > 0 and existing + more > limit:
+        used = counted(existing, noun, several)
         raise QuotaExceeded(
             f"there is no room for {path!r}: the session has {used}, this needs {more:,} more, and the limit"
-            f" is {most:,}; delete what is not needed any more"
+            f" is {limit:,}; delete what is not needed any more"
         )
 
 
@@ -149,10 +149,10 @@ def listing(rows: TreeRows, path: str, *, recursive: bool) -> list[FileStat]:
 
     Raises ``FileError`` if there is no such directory.
     """
-    found = stat(rows, path)
-    if found is None:
+    directory = stat(rows, path)
+    if directory is None:
         raise FileError(f"there is no directory {path!r}", status=404)
-    if not found.is_directory:
+    if not directory.is_directory:
         raise FileError(f"{path!r} is a file, not a directory")
     if recursive:
         return sorted([node.stat for node in rows.descendants(path)], key=lambda entry: entry.path)
@@ -308,9 +308,9 @@ def _make(rows: TreeRows, directories: Sequence[str], version: int, now: str) ->
 
 
 def _taken(path: str, *, is_file: bool, both: bool) -> FileError:
-    there = f"there is a {'file' if is_file else 'directory'} {path!r} already"
+    problem = f"there is a {'file' if is_file else 'directory'} {path!r} already"
     hint = "overwrite=true replaces it" if both else "delete it first, or name another path"
-    return FileError(f"{there}; {hint}", code="file_exists", status=409)
+    return FileError(f"{problem}; {hint}", code="file_exists", status=409)
 
 
 def _refuse_unfit(source: str, target: str, path: str) -> None:
@@ -323,9 +323,9 @@ def _refuse_unfit(source: str, target: str, path: str) -> None:
 
 
 def _check_version(path: str, node: TreeNode | None, expected: int | None) -> None:
-    found = node.stat.version if node else 0
-    if expected is not None and found != expected:
-        has = f"has the version {found}" if found else "is not there"
+    version = node.stat.version if node else 0
+    if expected is not None and version != expected:
+        has = f"has the version {version}" if version else "is not there"
         raise VersionMismatch(f"{path!r} {has}, not the version {expected}" if expected else f"{path!r} {has} already")
 
 

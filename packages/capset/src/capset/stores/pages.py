@@ -30,12 +30,12 @@ def fitting(sizes: Iterable[int], max_bytes: int | None) -> int:
     return count
 
 
-def page_of(found: Sequence[_Row], limit: int, max_bytes: int | None) -> tuple[tuple[_Row, ...], bool]:
+def page_of(rows: Sequence[_Row], limit: int, max_bytes: int | None) -> tuple[tuple[_Row, ...], bool]:
     """Return the first of these rows, and whether there are more."""
-    items = tuple(found[:limit])
+    items = tuple(rows[:limit])
     if max_bytes is not None:
         items = items[: fitting(map(_size, items), max_bytes)]
-    return items, len(items) < len(found)
+    return items, len(items) < len(rows)
 
 
 def _size(row: DataclassInstance) -> int:

@@ -61,30 +61,30 @@ def version_text(row: AgentRow) -> str:
 
     Raises ``ValueError`` for values outside JSON.
     """
-    kept: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in AGENT_FIELDS:
         value: Any = getattr(row, field.name)
         match field.kind:
             case "capabilities":
-                kept[field.name] = [[one.id, entry_of(one)] for one in value]
+                values[field.name] = [[capability.id, entry_of(capability)] for capability in value]
             case "texts":
-                kept[field.name] = list(value)
+                values[field.name] = list(value)
             case "text" | "object":
-                kept[field.name] = value
-    return json.dumps(kept, allow_nan=False)
+                values[field.name] = value
+    return json.dumps(values, allow_nan=False)
 
 
 def version_row(
     agent: AgentRow, text: str, *, version: int, static_hash: str, author: str | None, written_at: str
 ) -> AgentRow:
     """Return an agent as of the version that ``version_text`` made this text of."""
-    kept: dict[str, Any] = dict.fromkeys(_OPTIONAL) | json.loads(text)  # older texts lack newer fields
+    values: dict[str, Any] = dict.fromkeys(_OPTIONAL) | json.loads(text)  # older texts lack newer fields
     for field in AGENT_FIELDS:
         if field.kind == "capabilities":
-            kept[field.name] = tuple(capability_row(name, entry) for name, entry in kept[field.name])
+            values[field.name] = tuple(capability_row(name, entry) for name, entry in values[field.name])
         elif field.kind == "texts":
-            kept[field.name] = tuple(kept[field.name])
-    return replace(agent, **kept, version=version, static_hash=static_hash, author=author, updated_at=written_at)
+            values[field.name] = tuple(values[field.name])
+    return replace(agent, **values, version=version, static_hash=static_hash, author=author, updated_at=written_at)
 
 
 def row_digest(row: AgentRow | KeyRow | PersonRow) -> str:
@@ -132,11 +132,11 @@ def stored_row(row: _Row) -> _Row:
 
     Raises ``StateError`` for text with NUL or a lone surrogate in it, ``StoreError`` for a payload of no known kind.
     """
-    what = type(row).__name__.removesuffix("Row").lower()
+    kind = type(row).__name__.removesuffix("Row").lower()
     for field in fields(row):
         value = getattr(row, field.name)
         if isinstance(value, str):
-            storable(value, f"a {what}'s {field.name}")
+            storable(value, f"a {kind}'s {field.name}")
     if isinstance(row, PayloadRow) and row.kind not in _KINDS:
         raise StoreError(f"a payload of the kind {row.kind!r} is not kept", hint=f"keep one of {sorted(_KINDS)}")
     changes: dict[str, Any] = {"org": row.org or None}  # fields of several types
@@ -153,14 +153,14 @@ def turn_of(link: LinkRow, envelope: EnvelopeRow | None, reason: str, payloads: 
         stored_row(link),
         envelope and stored_row(envelope),
         storable(reason, "a reason"),
-        tuple([stored_row(one) for one in payloads]),
+        tuple([stored_row(payload) for payload in payloads]),
     )
     if turn.envelope and turn.envelope.link != link.id:
         raise StoreError(
             f"the envelope {turn.envelope.id!r} is of the link {turn.envelope.link!r}, not of {link.id!r}",
             hint="record it with its own link, or alone",
         )
-    for org in {one.org for one in (turn.envelope, *turn.payloads) if one} - {turn.link.org}:
+    for org in {row.org for row in (turn.envelope, *turn.payloads) if row} - {turn.link.org}:
         raise StoreError(
             f"a turn of the org {turn.link.org!r} has an envelope or a payload of {org!r}",
             hint="record what is of one org together",
@@ -183,7 +183,7 @@ def is_renewed(keys: Sequence[SigningKey], renewed: str) -> bool:
 
 def renewed_keys(keys: Sequence[SigningKey], now: str, expired: str) -> list[SigningKey]:
     """Return a new signing key, and the earlier ones that have not expired."""
-    return [SigningKey(secrets.token_hex(32), now), *[one for one in keys if one.made_at >= expired]]
+    return [SigningKey(secrets.token_hex(32), now), *[key for key in keys if key.made_at >= expired]]
 
 
 def can_be(*texts: str | None) -> bool:
@@ -191,9 +191,9 @@ def can_be(*texts: str | None) -> bool:
     return all(is_storable(text) for text in texts if text)
 
 
-def taken(what: str, id: str) -> StoreError:
-    """Return the error for a second row of an id; ``what`` names it, with its article."""
-    return StoreError(f"there is {what} {id!r} already")
+def taken(label: str, id: str) -> StoreError:
+    """Return the error for a second row of an id; ``label`` names it, with its article."""
+    return StoreError(f"there is {label} {id!r} already")
 
 
 def no_link(id: str) -> StoreError:

@@ -12,14 +12,14 @@ from typing import Final
 from capset.errors import StateError
 
 
-def storable(text: str, what: str) -> str:
-    """Return a text to be stored. Raises ``StateError`` for a NUL or a lone surrogate; ``what`` names it."""
+def storable(text: str, label: str) -> str:
+    """Return a text to be stored. Raises ``StateError`` for a NUL or a lone surrogate; ``label`` names it."""
     if "\0" in text:
-        raise StateError(f"{what} holds the character NUL, which no database keeps", hint="remove it")
+        raise StateError(f"{label} holds the character NUL, which no database keeps", hint="remove it")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise StateError(f"{what} holds a lone surrogate, which no database keeps", hint="remove it") from None
+        raise StateError(f"{label} holds a lone surrogate, which no database keeps", hint="remove it") from None
     return text
 
 
@@ -32,9 +32,9 @@ def is_storable(text: str) -> bool:
     return True
 
 
-def gone(what: str) -> StateError:
-    """Return the error for a session that does not exist, or no longer; ``what`` names the value it would hold."""
-    return StateError(f"the session of this {what} was deleted", status=404)
+def gone(noun: str) -> StateError:
+    """Return the error for a session that does not exist, or no longer; ``noun`` names the value it would hold."""
+    return StateError(f"the session of this {noun} was deleted", status=404)
 
 
 def over(turn: str) -> StateError:
@@ -65,7 +65,7 @@ _WORD: Final = re.compile(rf"(?=[^\W_])[{_UNSPACED}]|(?:(?![{_UNSPACED}])[^\W_])
 def words(text: str) -> list[str]:
     """Return a text's words in order, at most ``MOST`` of at most ``LONGEST`` characters: letters and digits only."""
     folded = text.lower() if text.isascii() else _unmarked(_unmarked(text).casefold())
-    return [found[0][:LONGEST] for found in islice(_WORD.finditer(folded), MOST)]
+    return [match[0][:LONGEST] for match in islice(_WORD.finditer(folded), MOST)]
 
 
 def asked(query: str) -> list[str]:
@@ -73,13 +73,13 @@ def asked(query: str) -> list[str]:
     return list(dict.fromkeys(words(query)))[:ASKED]
 
 
-def hits(wanted: Sequence[str], there: Sequence[str]) -> int:
+def hits(query_words: Sequence[str], text_words: Sequence[str]) -> int:
     """Return the number of requested words that equal or begin a word of a text.
 
-    ``there`` are the text's words, sorted.
+    ``text_words`` are the text's words, sorted.
     """
-    places = [(word, bisect_left(there, word)) for word in wanted]
-    return sum(place < len(there) and there[place].startswith(word) for word, place in places)
+    places = [(word, bisect_left(text_words, word)) for word in query_words]
+    return sum(place < len(text_words) and text_words[place].startswith(word) for word, place in places)
 
 
 def best(query: str, texts: Mapping[str, Sequence[str]], limit: int) -> list[str]:
@@ -87,12 +87,12 @@ def best(query: str, texts: Mapping[str, Sequence[str]], limit: int) -> list[str
 
     ``texts`` has each text's sorted words by its id. More of the query's words are better, then a greater id.
     """
-    wanted = asked(query)
-    found = [(count, one) for one, there in texts.items() if (count := hits(wanted, there))]
-    return [one for _, one in sorted(found, reverse=True)[: max(limit, 0)]]
+    query_words = asked(query)
+    matches = [(count, text_id) for text_id, text_words in texts.items() if (count := hits(query_words, text_words))]
+    return [text_id for _, text_id in sorted(matches, reverse=True)[: max(limit, 0)]]
 
 
 def _unmarked(text: str) -> str:
     # Stripping before case folding too: the Greek iota below is a mark that would be folded to a letter.
     decomposed = unicodedata.normalize("NFKD", text)
-    return "".join([one for one in decomposed if not unicodedata.category(one).startswith("M")])
+    return "".join([character for character in decomposed if not unicodedata.category(character).startswith("M")])

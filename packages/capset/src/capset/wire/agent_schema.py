@@ -21,14 +21,16 @@ def agent_file_schema(capabilities: Iterable[AnyCapability] | None = None) -> No
     With ``capabilities``, it accepts only those, each with its own presets, config and tools, so that an editor can
     offer them; without, it accepts any id.
     """
-    written = plain_schema(AgentFileShape.model_json_schema())
-    definitions: Node = written["$defs"]
+    file_schema = plain_schema(AgentFileShape.model_json_schema())
+    definitions: Node = file_schema["$defs"]
     schema: Node = {**definitions.pop(AgentFileShape.__name__), "$defs": definitions}
     schema = _rooted(schema)
     if capabilities is not None:
-        known = sorted(capabilities, key=lambda one: one.name)
-        schema["$defs"] |= {name: inner for one in known for name, inner in _definitions(one)}
-        entries = [entry for one in known for entry in _entries(one)]
+        sorted_capabilities = sorted(capabilities, key=lambda capability: capability.name)
+        schema["$defs"] |= {
+            name: inner for capability in sorted_capabilities for name, inner in _definitions(capability)
+        }
+        entries = [entry for capability in sorted_capabilities for entry in _entries(capability)]
         schema["properties"]["capabilities"]["items"] = {"anyOf": entries} if entries else {"not": {}}
     return {"$schema": DIALECT, **schema, "title": "A capset agent file"}
 
@@ -42,17 +44,20 @@ def _rooted(schema: Any) -> Any:
     return {key: _rooted(inner) for key, inner in cast("Mapping[str, Any]", schema).items()}
 
 
-def _entries(one: AnyCapability) -> Iterator[Node]:
+def _entries(capability: AnyCapability) -> Iterator[Node]:
     """Yield the schemas of the entries that one capability can have: a plain id, and one with choices."""
-    ids: Node = {"enum": [one.name, *one.aliases], "description": one.description or one.title}
+    ids: Node = {
+        "enum": [capability.name, *capability.aliases],
+        "description": capability.description or capability.title,
+    }
     yield ids
     members: Node = {"id": ids}
-    if one.presets:
-        members["presets"] = _closed({name: _preset(name in one.default) for name in one.presets})
-    if one.config is not None:
-        config = {key: inner for key, inner in config_schema(one.config).json_schema.items() if key != "$defs"}
-        members["config"] = _within(one, config)
-    if names := [tool.name for tool in one.every_tool]:
+    if capability.presets:
+        members["presets"] = _closed({name: _preset(name in capability.default) for name in capability.presets})
+    if capability.config is not None:
+        config = {key: inner for key, inner in config_schema(capability.config).json_schema.items() if key != "$defs"}
+        members["config"] = _within(capability, config)
+    if names := [tool.name for tool in capability.every_tool]:
         members["prefix"] = {"type": "string", "pattern": "^[A-Za-z0-9_-]*$"}
         members["rename"] = _closed({name: {"type": "string", "pattern": f"^{TOOL.pattern}$"} for name in names})
     yield {**_closed(members), "required": ["id"], "description": ids["description"]}
@@ -66,23 +71,23 @@ def _closed(members: Node) -> Node:
     return {"type": "object", "properties": members, "additionalProperties": False}
 
 
-def _definitions(one: AnyCapability) -> Iterator[tuple[str, Node]]:
+def _definitions(capability: AnyCapability) -> Iterator[tuple[str, Node]]:
     """Yield the definitions that a capability's config schema refers to, under names unique to the capability."""
-    if one.config is not None:
-        for name, inner in config_schema(one.config).json_schema.get("$defs", {}).items():
-            yield f"{one.name}.{name}", _within(one, inner)
+    if capability.config is not None:
+        for name, inner in config_schema(capability.config).json_schema.get("$defs", {}).items():
+            yield f"{capability.name}.{name}", _within(capability, inner)
 
 
-def _within(one: AnyCapability, schema: Any) -> Any:
+def _within(capability: AnyCapability, schema: Any) -> Any:
     """Return a schema with its references pointed at the definitions of one capability."""
     if isinstance(schema, list):
-        return [_within(one, inner) for inner in cast("list[Any]", schema)]
+        return [_within(capability, inner) for inner in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):
         return schema
-    found = cast("Mapping[str, Any]", schema)
-    if isinstance(ref := found.get("$ref"), str) and ref.startswith(_DEFINITIONS):
-        return {**found, "$ref": f"{_DEFINITIONS}{one.name}.{ref.removeprefix(_DEFINITIONS)}"}
-    return {key: _within(one, inner) for key, inner in found.items()}
+    node = cast("Mapping[str, Any]", schema)
+    if isinstance(ref := node.get("$ref"), str) and ref.startswith(_DEFINITIONS):
+        return {**node, "$ref": f"{_DEFINITIONS}{capability.name}.{ref.removeprefix(_DEFINITIONS)}"}
+    return {key: _within(capability, inner) for key, inner in node.items()}
 
 
 def plain_schema(schema: Any) -> Any:
@@ -91,5 +96,5 @@ def plain_schema(schema: Any) -> Any:
         return [plain_schema(inner) for inner in cast("list[Any]", schema)]
     if not isinstance(schema, Mapping):
         return schema.replace("``", "`") if isinstance(schema, str) else schema
-    found = cast("Mapping[str, Any]", schema)
-    return {key: plain_schema(inner) for key, inner in found.items() if key != "title" or not isinstance(inner, str)}
+    node = cast("Mapping[str, Any]", schema)
+    return {key: plain_schema(inner) for key, inner in node.items() if key != "title" or not isinstance(inner, str)}

@@ -172,8 +172,8 @@ class AgentPageShape(Shape):
     next: str | None = None
 
 
-def _entries(given: Iterable[str | CapabilityEntry]) -> list[CapabilityEntry]:
-    return [CapabilityEntry(id=entry) if isinstance(entry, str) else entry for entry in given]
+def _entries(entries: Iterable[str | CapabilityEntry]) -> list[CapabilityEntry]:
+    return [CapabilityEntry(id=entry) if isinstance(entry, str) else entry for entry in entries]
 
 
 def entry_of_row(row: CapabilityRow) -> str | CapabilityEntry:
@@ -204,7 +204,7 @@ def wire_value(row: AgentRow, field: AgentField) -> Any:  # of the field's own t
     value = getattr(row, field.name)
     match field.kind:
         case "capabilities":
-            return [entry_of_row(one) for one in row.capabilities]
+            return [entry_of_row(entry) for entry in row.capabilities]
         case "texts":
             return list(value)
         case "object":
@@ -222,7 +222,7 @@ def defined_agent_detail(composition: Composition) -> AgentDetail:
         description=agent.description,
         system_prompt=agent.system_prompt,
         instructions=list(agent.instructions),
-        capabilities=[_entry(entry_of(one)) for one in agent.uses if not callable(one)],
+        capabilities=[_entry(entry_of(use)) for use in agent.uses if not callable(use)],
         tags=[],
         status="active",
         version=1,
@@ -368,12 +368,18 @@ def preview_shape(
     """Return the wire shape of a preview."""
     return PreviewShape(
         valid=is_valid,
-        problems=[FieldShape(path=one.path, expected=one.expected, did_you_mean=one.did_you_mean) for one in problems],
+        problems=[
+            FieldShape(path=misfit.path, expected=misfit.expected, did_you_mean=misfit.did_you_mean)
+            for misfit in problems
+        ],
         conflicts=[
             ConflictShape(
-                code=one.error.code, message=one.error.message, hint=one.error.hint, capability=one.capability
+                code=conflict.error.code,
+                message=conflict.error.message,
+                hint=conflict.error.hint,
+                capability=conflict.capability,
             )
-            for one in conflicts
+            for conflict in conflicts
         ],
         needs_admin=list(needs_admin),
         snapshot=None if snapshot is None else snapshot_shape(snapshot),

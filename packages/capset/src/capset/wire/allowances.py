@@ -15,13 +15,13 @@ from capset.errors import DefinitionError
 from capset.wire.shapes import Shape, Whole, whole
 
 
-def _up_to(most: int) -> str:
-    """Return the regular expression of the whole numbers from 1 to ``most``."""
-    digits, last = str(most), len(str(most)) - 1
+def _up_to(maximum: int) -> str:
+    """Return the regular expression of the whole numbers from 1 to ``maximum``."""
+    digits, last = str(maximum), len(str(maximum)) - 1
     ranges = [f"[1-9][0-9]{{0,{last - 1}}}"] if last else []
     for place, digit in enumerate(map(int, digits)):
-        if digit > (least := 0 if place else 1):
-            ranges.append(f"{digits[:place]}[{least}-{digit - 1}][0-9]{{{last - place}}}")
+        if digit > (minimum := 0 if place else 1):
+            ranges.append(f"{digits[:place]}[{minimum}-{digit - 1}][0-9]{{{last - place}}}")
     return f"({'|'.join([*ranges, digits])})"
 
 
@@ -45,12 +45,12 @@ LIMIT_SCHEMA: Final[dict[str, Any]] = {
 }
 
 
-def _limit(given: Any) -> str | dict[str, str | int]:  # any JSON
+def _limit(limit: Any) -> str | dict[str, str | int]:  # any JSON
     """Return a limit in its one stored form."""
-    if isinstance(given, Mapping):
-        given = {name: whole(value) for name, value in cast("Mapping[str, Any]", given).items()}
+    if isinstance(limit, Mapping):
+        limit = {name: whole(value) for name, value in cast("Mapping[str, Any]", limit).items()}
     try:
-        return limit_of(given).plain()
+        return limit_of(limit).plain()
     except DefinitionError as error:
         raise PydanticCustomError("limit", "{told}", {"told": error.message}) from None
 
@@ -75,12 +75,12 @@ USAGE_SCHEMA: Final[dict[str, Any]] = {
 }
 
 
-def _usage(given: Any) -> dict[str, str | float]:  # any JSON
+def _usage(usage: Any) -> dict[str, str | float]:  # any JSON
     """Return a limit on usage in its one stored form."""
-    if isinstance(given, Mapping):
-        given = {name: whole(value) for name, value in cast("Mapping[str, Any]", given).items()}
+    if isinstance(usage, Mapping):
+        usage = {name: whole(value) for name, value in cast("Mapping[str, Any]", usage).items()}
     try:
-        return usage_limit_of(given).plain()
+        return usage_limit_of(usage).plain()
     except DefinitionError as error:
         raise PydanticCustomError("usage_limit", "{told}", {"told": error.message}) from None
 
@@ -127,18 +127,18 @@ class AllowanceShape(Shape):
 
     def allowance(self) -> Allowance | None:
         """Return the allowance; ``None`` if it is empty."""
-        session, run = (one and one.budget() for one in (self.session, self.run))
+        session, run = (shape and shape.budget() for shape in (self.session, self.run))
         if not self.limits and not self.usage and session is None and run is None:
             return None
         return Allowance(limits=self.limits, session=session, run=run, usage=self.usage)
 
 
-def kept_allowance(given: AllowanceShape | None) -> dict[str, Any] | None:  # JSON
+def kept_allowance(shape: AllowanceShape | None) -> dict[str, Any] | None:  # JSON
     """Return an allowance in its stored form."""
-    made = given and given.allowance()
-    return made and made.plain()
+    allowance = shape and shape.allowance()
+    return allowance and allowance.plain()
 
 
-def allowance_shape(kept: Mapping[str, Any] | None) -> AllowanceShape | None:  # JSON
+def allowance_shape(stored: Mapping[str, Any] | None) -> AllowanceShape | None:  # JSON
     """Return the wire shape of a stored allowance."""
-    return None if kept is None else AllowanceShape.model_validate(kept)
+    return None if stored is None else AllowanceShape.model_validate(stored)

@@ -196,34 +196,36 @@ def approval_shape(row: ApprovalRow, refusal: Refusal | None = None) -> Approval
     """
     try:
         parsed = {name: read(getattr(row, name)) for name in ("arguments", "policies")}
-        written = None if row.modified is None else read(row.modified)
-        modified = redacted(written, longest=None)
+        raw_modified = None if row.modified is None else read(row.modified)
+        modified = redacted(raw_modified, longest=None)
     except ValueError:
         raise StoreError(f"the request {row.id} was changed: its arguments or policies are not JSON") from None
-    told = {name: getattr(row, name) for name in ApprovalShape.model_fields if name not in _MADE}
-    code, given = known_code(row.code_hash), given_approvals(row)
+    columns = {name: getattr(row, name) for name in ApprovalShape.model_fields if name not in _MADE}
+    code, approvals = known_code(row.code_hash), given_approvals(row)
     refused = refusal and refusal(row)
-    made = {
+    computed = {
         "modified": modified,
-        "masked": row.status == "pending" and (row.unmasked is not None or modified != written),
+        "masked": row.status == "pending" and (row.unmasked is not None or modified != raw_modified),
         "files": [{name: getattr(file, name) for name in FileArgumentShape.model_fields} for file in files_of(row)],
         "code": code and code_shape(code),
         "needs": _needs_shape(row),
-        "approvals": [{name: getattr(one, name) for name in GivenApprovalShape.model_fields} for one in given],
+        "approvals": [
+            {name: getattr(approval, name) for name in GivenApprovalShape.model_fields} for approval in approvals
+        ],
         "round": round_of(row),
         "decidable": None if refusal is None else refused is None,
         "refusal": refused,
     }
-    return ApprovalShape.model_validate({**told, **parsed, **made})
+    return ApprovalShape.model_validate({**columns, **parsed, **computed})
 
 
-def pending_summary_shape(found: PendingSummary) -> PendingSummaryShape:
+def pending_summary_shape(summary: PendingSummary) -> PendingSummaryShape:
     """Return the wire shape of a count by the ages of ``kernel.governance.approvals.AGES``."""
-    minutes, hour, day = found.since
+    minutes, hour, day = summary.since
     ages = PendingAgesShape(
-        under_5_minutes=minutes, under_1_hour=hour - minutes, under_1_day=day - hour, older=found.pending - day
+        under_5_minutes=minutes, under_1_hour=hour - minutes, under_1_day=day - hour, older=summary.pending - day
     )
-    return PendingSummaryShape(pending=found.pending, oldest_at=found.oldest_at, by_age=ages)
+    return PendingSummaryShape(pending=summary.pending, oldest_at=summary.oldest_at, by_age=ages)
 
 
 def _needs_shape(row: ApprovalRow) -> ApprovalNeedsShape | None:
@@ -232,13 +234,13 @@ def _needs_shape(row: ApprovalRow) -> ApprovalNeedsShape | None:
     needs = ApprovalNeeds.read(row)
     rules = [
         ApproverNeedShape(
-            permission=one.permission,
-            attributes={name: [*values] for name, values in one.attributes.items()},
-            same_attributes=[*one.same_attributes],
-            escalate_to=one.escalate_to,
-            escalates_at=one.escalates_at(row.created_at),
+            permission=rule.permission,
+            attributes={name: [*values] for name, values in rule.attributes.items()},
+            same_attributes=[*rule.same_attributes],
+            escalate_to=rule.escalate_to,
+            escalates_at=rule.escalates_at(row.created_at),
         )
-        for one in needs.rules
+        for rule in needs.rules
     ]
     return ApprovalNeedsShape(approvals=needs.approvals, forbid_own=needs.forbid_own, rules=rules, text=needs.summary())
 
@@ -295,7 +297,7 @@ class ApprovalConversationShape(Shape):
 def conversation_entries(row: MessageRow, redact: Redactor | None) -> list[ConversationEntryShape]:
     """Return the entries of a message. Raises ``StoreError`` if it was altered."""
     if len(row.data) > _PARSED_BYTES:
-        found: list[tuple[EntryKind, str | None, str | None]] = [("other", None, f"{len(row.data):,} characters")]
+        parts: list[tuple[EntryKind, str | None, str | None]] = [("other", None, f"{len(row.data):,} characters")]
         within = None
     else:
         try:
@@ -303,7 +305,7 @@ def conversation_entries(row: MessageRow, redact: Redactor | None) -> list[Conve
         except ValueError:
             raise StoreError(f"the message {row.seq} of the session {row.session} was changed: no JSON") from None
         within = message["within"] if row.kind == "inner" else None
-        found = [*_parts(message["message"] if row.kind == "inner" else message, redact)]
+        parts = [*_parts(message["message"] if row.kind == "inner" else message, redact)]
     return [
         ConversationEntryShape(
             seq=row.seq,
@@ -314,7 +316,7 @@ def conversation_entries(row: MessageRow, redact: Redactor | None) -> list[Conve
             tool=tool,
             within=within,
         )
-        for kind, tool, text in found
+        for kind, tool, text in parts
     ]
 
 
@@ -325,21 +327,21 @@ def _parts(message: Any, redact: Redactor | None) -> Iterator[tuple[EntryKind, s
         yield "other", None, _text(cast("object", message), redact)
         return
     for part in cast("list[object]", parts):
-        one = cast("dict[str, object]", part) if isinstance(part, dict) else {}
-        kind = _KINDS.get(str(one.get("part_kind")))
+        fields = cast("dict[str, object]", part) if isinstance(part, dict) else {}
+        kind = _KINDS.get(str(fields.get("part_kind")))
         if kind is None:
             continue  # such as settings of the model, which say nothing to anybody
-        name = one.get("tool_name")
+        name = fields.get("tool_name")
         tool = None if name is None else _text(name, redact)
-        yield kind, tool, None if kind == "call" else _text(_said(one.get("content")), redact)
+        yield kind, tool, None if kind == "call" else _text(_said(fields.get("content")), redact)
 
 
 def _said(content: object) -> object:
     """Return what a person wrote as text, with a word in the place of media."""
     items = cast("list[object]", content) if isinstance(content, list) else []
-    if not any(isinstance(one, str) for one in items):
+    if not any(isinstance(part, str) for part in items):
         return cast("object", content)
-    return "\n".join(one if isinstance(one, str) else f"[{_medium(one)}]" for one in items)
+    return "\n".join(part if isinstance(part, str) else f"[{_medium(part)}]" for part in items)
 
 
 def _medium(item: object) -> str:
@@ -353,5 +355,5 @@ def _text(value: object, redact: Redactor | None) -> str:
             value = from_json(value)
     masked = value if redact is None else redact(value)
     masked = mask_urls(masked) if isinstance(masked, str) else json.dumps(redacted(masked), ensure_ascii=False)
-    left = len(masked) - MAX_TEXT
-    return f"{masked[:MAX_TEXT]}… [{left:,} more characters]" if left > 0 else masked
+    excess = len(masked) - MAX_TEXT
+    return f"{masked[:MAX_TEXT]}… [{excess:,} more characters]" if excess > 0 else masked

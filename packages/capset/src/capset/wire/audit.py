@@ -230,7 +230,7 @@ def summary_shape(measured: Measured, *, since: int, until: int, bucket: int) ->
     for call in measured.calls:
         by_bucket.setdefault(_seconds(call.time) // bucket * bucket, []).append(call)
         by_tool.setdefault(call.tool, []).append(call)
-    most = sorted(by_tool, key=lambda tool: (-len(by_tool[tool]), tool))[:TOOLS]
+    busiest = sorted(by_tool, key=lambda tool: (-len(by_tool[tool]), tool))[:TOOLS]
     return SummaryShape(
         since=iso_of_seconds(since),
         until=iso_of_seconds(until),
@@ -238,16 +238,16 @@ def summary_shape(measured: Measured, *, since: int, until: int, bucket: int) ->
         is_partial=measured.since is not None,
         bucket_seconds=bucket,
         buckets=[BucketShape(start=iso_of_seconds(start), **_counts(by_bucket[start])) for start in sorted(by_bucket)],
-        tools=[ToolCountsShape(tool=tool, **_counts(by_tool[tool])) for tool in most],
+        tools=[ToolCountsShape(tool=tool, **_counts(by_tool[tool])) for tool in busiest],
         **_counts(measured.calls),
     )
 
 
 def _counts(calls: Sequence[MeasuredCall]) -> dict[str, Any]:  # the members of CallCountsShape
-    times = sorted(one.duration_us for one in calls if one.duration_us is not None)
+    times = sorted(call.duration_us for call in calls if call.duration_us is not None)
     ranks = {f"p{percent}_us": times[-(-len(times) * percent // 100) - 1] for percent in PERCENTS if times}
-    decisions = Counter(one.decision or "none" for one in calls)
-    outcomes = Counter(one.outcome or "none" for one in calls)
+    decisions = Counter(call.decision or "none" for call in calls)
+    outcomes = Counter(call.outcome or "none" for call in calls)
     return {"calls": len(calls), "decisions": dict(decisions), "outcomes": dict(outcomes), **ranks}
 
 

@@ -53,8 +53,14 @@ class CallShape(Shape):
         if self.error is None:
             beside = self.model_dump(mode="json", include={"structured", "note"}, exclude_none=True)
             return {"success": True, "data": self.data, **beside, **ending}
-        asked = {} if self.approval is None else {"approval": self.approval}
-        return {"success": False, "error": self.error.plain(), "refused": bool(self.refused), **asked, **ending}
+        approval_member = {} if self.approval is None else {"approval": self.approval}
+        return {
+            "success": False,
+            "error": self.error.plain(),
+            "refused": bool(self.refused),
+            **approval_member,
+            **ending,
+        }
 
 
 class CallProblem(Problem):
@@ -84,8 +90,14 @@ def call_data(result: Result[Any], data: Any, session: str) -> dict[str, Any]:
         beside = {} if result.foreign is None else _beside(result.foreign)
         return {"success": True, "data": data, **beside, **ending}
     error = result.error
-    asked = {} if (approval := approval_of(error)) is None else {"approval": approval}
-    return {"success": False, "error": error_shape(error).plain(), "refused": result.refused, **asked, **ending}
+    approval_member = {} if (approval := approval_of(error)) is None else {"approval": approval}
+    return {
+        "success": False,
+        "error": error_shape(error).plain(),
+        "refused": result.refused,
+        **approval_member,
+        **ending,
+    }
 
 
 def _beside(foreign: ForeignResult) -> dict[str, Any]:
@@ -143,8 +155,8 @@ def progress_of(message: Message | MessageShape) -> Progress | None:
     data: object = message.data
     if message.kind != "event" or message.type != "progress" or not isinstance(data, Mapping):
         return None
-    said = cast("Mapping[str, object]", data)
-    fraction, told = said.get("fraction"), said.get("message")
+    progress = cast("Mapping[str, object]", data)
+    fraction, text = progress.get("fraction"), progress.get("message")
     if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
         return None
-    return Progress(float(fraction), told if isinstance(told, str) else None)
+    return Progress(float(fraction), text if isinstance(text, str) else None)

@@ -149,7 +149,7 @@ def capability_detail(capability: AnyCapability, readiness: Mapping[str, str] | 
             )
             for name, preset in capability.presets.items()
         ],
-        uses=[one.name for one in capability.uses if not callable(one)],
+        uses=[use.name for use in capability.uses if not callable(use)],
         config=config_schema(capability.config).json_schema if capability.config is not None else None,
         data=_data(capability),
         secrets=list(capability.secrets),
@@ -162,7 +162,7 @@ def capability_detail(capability: AnyCapability, readiness: Mapping[str, str] | 
 def _data(capability: AnyCapability) -> list[str]:
     names: dict[str, None] = {}
     for part in capability.parts.values():
-        names |= dict.fromkeys(f"{one.scope}.{one.name}" for one in part.resources)
+        names |= dict.fromkeys(f"{resource.scope}.{resource.name}" for resource in part.resources)
         names |= dict.fromkeys(
             f"{scope}.{field}" for scope, model in part.state.items() for field in model.model_fields
         )
@@ -192,13 +192,13 @@ def tool_shape(tool: AnyTool) -> ToolShape:
 
 def _toolkits(capability: AnyCapability) -> Iterable[AnyToolkit]:
     """Return every toolkit of a capability and of its presets, each once, before the toolkits nested in it."""
-    return dict.fromkeys(one for part in capability.parts.values() for one in toolkits_in(part.members))
+    return dict.fromkeys(toolkit for part in capability.parts.values() for toolkit in toolkits_in(part.members))
 
 
 def _toolkit(toolkit: AnyToolkit) -> ToolkitShape:
     return ToolkitShape(
         name=toolkit.name,
-        members=[one.name for one in toolkit.members] if isinstance(toolkit, Toolkit) else [],
+        members=[member.name for member in toolkit.members] if isinstance(toolkit, Toolkit) else [],
         instructions=list(toolkit.instructions),
         policies=[policy.id for policy in toolkit.policies],
         is_dynamic=isinstance(toolkit, DynamicToolkit),

@@ -135,29 +135,29 @@ class DiffShape(Shape):
 def diff_shape(diff: Diff) -> DiffShape:
     """Return the wire shape of a comparison."""
     before, after = diff.before, diff.after
-    known: dict[str, Any] = {}  # omitted members must stay unset
+    optional: dict[str, Any] = {}  # omitted members must stay unset
     if diff.policies is not None:
-        known["policies"] = [_policy(one) for one in diff.policies]
+        optional["policies"] = [_policy(policy) for policy in diff.policies]
     if diff.modes is not None:
-        known["mode"] = ModeShape(before=diff.modes[0], after=diff.modes[1])
+        optional["mode"] = ModeShape(before=diff.modes[0], after=diff.modes[1])
     if diff.prompt is not None:
-        known["prompt"] = change_shapes(diff.prompt)
+        optional["prompt"] = change_shapes(diff.prompt)
     if diff.definition is not None:
-        known["definition"] = [_part(one) for one in diff.definition]
+        optional["definition"] = [_part(part) for part in diff.definition]
     return DiffShape(
         differs=diff.differs,
         relationship=explain_relationship(before, after),
         profile=_moved(before.profile, after.profile),
         hashes={name: _moved(hash_of(before, name), hash_of(after, name)) for name in HASHES},
         tools=ToolsShape(
-            came=[_ref(one) for one in diff.tools if one.kind == "came"],
-            went=[_ref(one) for one in diff.tools if one.kind == "went"],
-            changed=[_tool(one) for one in diff.tools if one.kind == "changed"],
-            gated=[_tool(one) for one in diff.tools if one.kind == "gated"],
+            came=[_ref(tool) for tool in diff.tools if tool.kind == "came"],
+            went=[_ref(tool) for tool in diff.tools if tool.kind == "went"],
+            changed=[_tool(tool) for tool in diff.tools if tool.kind == "changed"],
+            gated=[_tool(tool) for tool in diff.tools if tool.kind == "gated"],
             stayed=diff.links.tools.stayed,
         ),
-        **known,
-        code=[_code(one) for one in diff.code],
+        **optional,
+        code=[_code(change) for change in diff.code],
         notes=list(diff.notes),
     )
 
@@ -168,36 +168,36 @@ def _moved(before: str | None, after: str | None) -> MovedShape:
 
 def change_shapes(changes: Iterable[Change]) -> list[ChangeShape]:
     """Return the wire shapes of some differences."""
-    return [_change(one) for one in changes]
+    return [_change(change) for change in changes]
 
 
-def _change(one: Change) -> ChangeShape:
-    match one.kind:
+def _change(change: Change) -> ChangeShape:
+    match change.kind:
         case "added":
-            return ChangeShape(path=one.path, kind=one.kind, after=one.after)
+            return ChangeShape(path=change.path, kind=change.kind, after=change.after)
         case "removed":
-            return ChangeShape(path=one.path, kind=one.kind, before=one.before)
+            return ChangeShape(path=change.path, kind=change.kind, before=change.before)
         case _:
-            return ChangeShape(path=one.path, kind=one.kind, before=one.before, after=one.after)
+            return ChangeShape(path=change.path, kind=change.kind, before=change.before, after=change.after)
 
 
 def _ref(tool: ToolChange) -> ToolRefShape:
     payload = tool.payloads[0] or tool.payloads[1]
-    known: dict[str, Any] = {} if payload is None else {"payload": dict(payload)}
-    return ToolRefShape(name=tool.name, hash=tool.before or tool.after or "", **known)
+    optional: dict[str, Any] = {} if payload is None else {"payload": dict(payload)}
+    return ToolRefShape(name=tool.name, hash=tool.before or tool.after or "", **optional)
 
 
 def _tool(tool: ToolChange) -> ToolChangeShape:
-    known: dict[str, Any] = {} if tool.changes is None else {"changes": change_shapes(tool.changes)}
+    optional: dict[str, Any] = {} if tool.changes is None else {"changes": change_shapes(tool.changes)}
     return ToolChangeShape(
-        name=tool.name, before=tool.before or "", after=tool.after or "", **known, gates=change_shapes(tool.gates)
+        name=tool.name, before=tool.before or "", after=tool.after or "", **optional, gates=change_shapes(tool.gates)
     )
 
 
-def _policy(one: PolicyChange) -> PolicyChangeShape:
-    answers = {"before": one.before, "after": one.after}
-    told: dict[str, Any] = {side: _answer(result) for side, result in answers.items() if result is not None}
-    return PolicyChangeShape(id=one.id, kind=one.kind, **told)
+def _policy(policy: PolicyChange) -> PolicyChangeShape:
+    answers = {"before": policy.before, "after": policy.after}
+    optional: dict[str, Any] = {side: _answer(result) for side, result in answers.items() if result is not None}
+    return PolicyChangeShape(id=policy.id, kind=policy.kind, **optional)
 
 
 def _answer(result: PolicyResult) -> AnswerShape:
@@ -206,17 +206,17 @@ def _answer(result: PolicyResult) -> AnswerShape:
 
 def _code(change: CodeChange) -> CodeChangeShape:
     code = change.code
-    known: dict[str, Any] = {} if change.changes is None else {"changes": change_shapes(change.changes)}
+    optional: dict[str, Any] = {} if change.changes is None else {"changes": change_shapes(change.changes)}
     return CodeChangeShape(
-        before=code.before, after=code.after, tools=list(code.tools), changed=list(code.changed), **known
+        before=code.before, after=code.after, tools=list(code.tools), changed=list(code.changed), **optional
     )
 
 
 def _part(part: PartChange) -> PartShape:
-    known: dict[str, Any] = {} if part.name is None else {"name": part.name}
+    optional: dict[str, Any] = {} if part.name is None else {"name": part.name}
     if part.changes is not None:
-        known["changes"] = change_shapes(part.changes)
-    return PartShape(kind=part.kind, before=part.before, after=part.after, **known)
+        optional["changes"] = change_shapes(part.changes)
+    return PartShape(kind=part.kind, before=part.before, after=part.after, **optional)
 
 
 class FingerprintDiffShape(Shape):
@@ -282,13 +282,13 @@ def replay_shape(replay: Replay) -> ReplayShape:
         attributes=replay.principal.attributes.masked(),
         differs=replay.differs,
         both=list(replay.both),
-        only_then=[GoneShape(name=one.name, reason=one.reason) for one in replay.gone],
+        only_then=[GoneShape(name=gone_tool.name, reason=gone_tool.reason) for gone_tool in replay.gone],
         only_now=list(replay.only_now),
-        changed=[one.name for one in replay.changed],
-        flipped=[one.id for one in replay.flipped],
+        changed=[tool.name for tool in replay.changed],
+        flipped=[policy.id for policy in replay.flipped],
         hydrate=HydrateShape(
             accepts=refusal is None,
-            refused=[GoneShape(name=one.path, reason=one.expected) for one in replay.refused],
+            refused=[GoneShape(name=misfit.path, reason=misfit.expected) for misfit in replay.refused],
             reason=None if refusal is None else refusal.message,
         ),
         dropped=list(replay.dropped),

@@ -49,10 +49,10 @@ def code_shape(code: Code) -> CodeShape:
 
 def code_shapes(tools: Mapping[str, AnyTool]) -> list[ToolsCodeShape]:
     """Return the code behind some tools, each once, in the order of the tools' names."""
-    found: dict[Code, list[str]] = {}
+    names_by_code: dict[Code, list[str]] = {}
     for name, tool in sorted(tools.items()):
-        found.setdefault(code_of(tool), []).append(name)
-    return [ToolsCodeShape(**dict(code_shape(code)), tools=names) for code, names in found.items()]
+        names_by_code.setdefault(code_of(tool), []).append(name)
+    return [ToolsCodeShape(**dict(code_shape(code)), tools=names) for code, names in names_by_code.items()]
 
 
 class FingerprintShape(Shape):
@@ -118,17 +118,17 @@ class SightingsShape(Shape):
     is_partial: bool
 
 
-def sightings_shape(hash: str, found: Sightings) -> SightingsShape:
+def sightings_shape(hash: str, sightings: Sightings) -> SightingsShape:
     """Return the wire shape of the links that name a hash."""
     by_agent: dict[str, list[Sighting]] = {}
-    for one in found.items:
-        by_agent.setdefault(one.agent_id, []).append(one)
-    sessions = dict.fromkeys(one.session for one in found.items if one.session is not None)
+    for sighting in sightings.items:
+        by_agent.setdefault(sighting.agent_id, []).append(sighting)
+    sessions = dict.fromkeys(link.session for link in sightings.items if link.session is not None)
     return SightingsShape(
         hash=hash,
-        links=len(found.items),
-        first_at=found.items[-1].created_at if found.items else None,
-        last_at=found.items[0].created_at if found.items else None,
+        links=len(sightings.items),
+        first_at=sightings.items[-1].created_at if sightings.items else None,
+        last_at=sightings.items[0].created_at if sightings.items else None,
         agents=[
             SightedAgentShape(
                 agent_id=agent,
@@ -141,8 +141,8 @@ def sightings_shape(hash: str, found: Sightings) -> SightingsShape:
             for agent, several in islice(by_agent.items(), SIGHTED_AGENTS)
         ],
         sessions=[*sessions][:SIGHTED_SESSIONS],
-        covered_from=found.since,
-        is_partial=found.since is not None,
+        covered_from=sightings.since,
+        is_partial=sightings.since is not None,
     )
 
 
@@ -194,9 +194,9 @@ class AgentHashesShape(Shape):
 
 def hashes_shape(snapshot: Snapshot, *, with_payloads: bool = False) -> AgentHashesShape:
     """Return the wire shape of a snapshot's hashes, with its tools sorted by name."""
-    known = covered_payloads(snapshot)
+    payloads = covered_payloads(snapshot)
     composition = snapshot.composition
-    definition = _covered(Ref(composition.block.name, snapshot.static_hash), known, set())
+    definition = _covered(Ref(composition.block.name, snapshot.static_hash), payloads, set())
     return AgentHashesShape(
         agent=composition.block.name,
         principal=snapshot.principal.id,
@@ -208,14 +208,14 @@ def hashes_shape(snapshot: Snapshot, *, with_payloads: bool = False) -> AgentHas
         tools=[
             FingerprintTool(
                 name=name,
-                hash=tool_hash(one.tool),
-                code_hash=code_of(one.tool).hash,
+                hash=tool_hash(installed.tool),
+                code_hash=code_of(installed.tool).hash,
                 in_play=name in snapshot.tools,
                 reason=snapshot.explain(name).reason,
             )
-            for name, one in sorted(snapshot.installed.items())
+            for name, installed in sorted(snapshot.installed.items())
         ],
-        code=code_shapes({name: one.tool for name, one in snapshot.installed.items()}),
+        code=code_shapes({name: installed.tool for name, installed in snapshot.installed.items()}),
         notices=list(composition.notices),
         payloads=canonical_payloads(snapshot) if with_payloads else None,
     )
@@ -223,15 +223,19 @@ def hashes_shape(snapshot: Snapshot, *, with_payloads: bool = False) -> AgentHas
 
 def canonical_payloads(snapshot: Snapshot) -> dict[str, str]:
     """Return the canonical text of every payload that a snapshot's hashes cover, tool code included, by hash."""
-    code = [code_of(one.tool) for one in snapshot.installed.values()]
-    known = {shown: canonical(payload).decode() for shown, payload in covered_payloads(snapshot).items()}
-    return known | {one.hash: one.covers for one in code if one.hash is not None and one.covers is not None}
+    code = [code_of(installed.tool) for installed in snapshot.installed.values()]
+    texts = {payload_hash: canonical(payload).decode() for payload_hash, payload in covered_payloads(snapshot).items()}
+    return texts | {
+        tool_code.hash: tool_code.covers
+        for tool_code in code
+        if tool_code.hash is not None and tool_code.covers is not None
+    }
 
 
-def _covered(ref: Ref, known: Mapping[str, Payload], told: set[str]) -> CoveredShape:
-    payload: Mapping[str, Any] = known[ref.hash]
-    is_new = ref.hash not in told
-    told.add(ref.hash)
-    inside = dict.fromkeys(one for _, one in refs_in(payload)) if is_new else {}
-    parts = [_covered(one, known, told) for one in inside]
+def _covered(ref: Ref, payloads: Mapping[str, Payload], described: set[str]) -> CoveredShape:
+    payload: Mapping[str, Any] = payloads[ref.hash]
+    is_new = ref.hash not in described
+    described.add(ref.hash)
+    inside = dict.fromkeys(inner_ref for _, inner_ref in refs_in(payload)) if is_new else {}
+    parts = [_covered(inner_ref, payloads, described) for inner_ref in inside]
     return CoveredShape(kind=str(payload["kind"]), name=ref.name, hash=ref.hash, parts=parts)

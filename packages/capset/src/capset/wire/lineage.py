@@ -108,12 +108,12 @@ def link_shape(row: LinkRow) -> LinkShape:
     return LinkShape(**_link(row))
 
 
-def kept_link_shape(kept: KeptTurn) -> KeptLinkShape:
+def kept_link_shape(turn: KeptTurn) -> KeptLinkShape:
     """Return the wire shape of a turn that was stored with its envelope."""
-    if kept.envelope is None:
+    if turn.envelope is None:
         raise ValueError("this turn was kept without an envelope")
-    moved = transition_shape(kept.transition) if kept.transition else None
-    return KeptLinkShape(**_link(kept.link), envelope_id=kept.envelope.id, transition=moved)
+    moved = transition_shape(turn.transition) if turn.transition else None
+    return KeptLinkShape(**_link(turn.link), envelope_id=turn.envelope.id, transition=moved)
 
 
 def transition_shape(row: TransitionRow) -> TransitionShape:
@@ -135,7 +135,7 @@ def envelope_shape(row: EnvelopeRow) -> EnvelopeShape:
 def _link(row: LinkRow) -> dict[str, Any]:
     special = ("session_id", "tool_refs", "metadata")
     same = {name: getattr(row, name) for name in LinkShape.model_fields if name not in special}
-    refs = [RefShape(name=one.name, hash=one.hash, code=one.code) for one in row.tool_refs]
+    refs = [RefShape(name=ref.name, hash=ref.hash, code=ref.code) for ref in row.tool_refs]
     return {**same, "session_id": row.session, "tool_refs": refs, "metadata": _metadata(row)}
 
 

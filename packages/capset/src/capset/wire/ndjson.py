@@ -31,11 +31,11 @@ def parse_strictly(text: bytes) -> tuple[Any, dict[str, str]]:  # any JSON
     Raises ``ValueError`` for text that is not UTF-8, for NaN and infinities, lone surrogates, a depth beyond 200 and
     duplicate keys in an object. A number beyond every float becomes an infinity; its text is exact all the same.
     """
-    said = from_json(text, allow_inf_nan=False)  # strict except for duplicate keys, of which the last counts
-    if isinstance(said, dict):
-        return cast("dict[str, Any]", said), _members(text.decode())
+    parsed = from_json(text, allow_inf_nan=False)  # strict except for duplicate keys, of which the last counts
+    if isinstance(parsed, dict):
+        return cast("dict[str, Any]", parsed), _members(text.decode())
     _ONCE.decode(text.decode())
-    return said, {}
+    return parsed, {}
 
 
 def _members(text: str) -> dict[str, str]:
@@ -56,16 +56,16 @@ def _members(text: str) -> dict[str, str]:
 
 
 def _after_space(text: str, place: int) -> int:
-    found = _SPACE.match(text, place)
-    return found.end() if found else place
+    match = _SPACE.match(text, place)
+    return match.end() if match else place
 
 
 def _refuse_twice(pairs: list[tuple[str, Any]]) -> None:
-    seen: set[str] = set()
+    keys: set[str] = set()
     for key, _ in pairs:
-        if key in seen:
+        if key in keys:
             raise _twice(key)
-        seen.add(key)
+        keys.add(key)
 
 
 def _twice(key: str) -> ValueError:
@@ -171,8 +171,8 @@ class Reader:
         if len(self._line) + len(part) > self._limit:
             self._line.clear()
             self._is_skipping = True
-            told = f"Line {self._number} has more than {self._limit} bytes, so it was skipped: send less at once"
-            read.append(self._error(_Refused(413, "message_too_large", told)))
+            message = f"Line {self._number} has more than {self._limit} bytes, so it was skipped: send less at once"
+            read.append(self._error(_Refused(413, "message_too_large", message)))
         else:
             self._line += part
 
@@ -186,43 +186,45 @@ class Reader:
 
     def _message(self, line: bytes) -> Message:
         try:
-            said, texts = parse_strictly(line)
+            parsed, texts = parse_strictly(line)
         except ValueError as error:
             why = str(error).replace(" at line 1 column ", " at column ")
-            told = f"Line {self._number} is not strict JSON in UTF-8: {why}"
-            return self._error(_Refused(400, "broken_message", told))
+            message = f"Line {self._number} is not strict JSON in UTF-8: {why}"
+            return self._error(_Refused(400, "broken_message", message))
         try:
-            envelope = _Envelope.model_validate(said)
+            envelope = _Envelope.model_validate(parsed)
         except ValidationError as error:
             fields = [
-                Misfit(one.path[:_MAX_PATH], _MODEL.sub("", one.expected), one.did_you_mean)
-                for one in validation_fields(error, list(_Envelope.model_fields), said)
+                Misfit(misfit.path[:_MAX_PATH], _MODEL.sub("", misfit.expected), misfit.did_you_mean)
+                for misfit in validation_fields(error, list(_Envelope.model_fields), parsed)
             ]
-            told = (
+            message = (
                 f"Line {self._number} is no message: {'; '.join(map(str, fields)).replace('(arguments)', 'all of it')}"
             )
-            return self._error(_Refused(422, "invalid_message", told, fields), said)
+            return self._error(_Refused(422, "invalid_message", message, fields), parsed)
         meta = self._meta(envelope.meta)
         if envelope.kind not in ("command", "query"):
             return Verbatim(envelope.kind, envelope.type, envelope.data, meta, line)
         data = None if envelope.data is None else Json(texts["data"].encode())
         return Message(envelope.kind, envelope.type, data, meta)
 
-    def _meta(self, given: _Meta | None) -> Meta | None:
+    def _meta(self, meta: _Meta | None) -> Meta | None:
         """Return the complete metadata of a message whose sender gave part of it."""
-        if given is None:
+        if meta is None:
             return None
-        own = given.id or self._ids.new()
-        timestamp = given.timestamp or iso(self._clock.time_ns())
-        return Meta(own, timestamp, given.correlation or own, given.causation, given.deadline, given.traceparent)
+        message_id = meta.id or self._ids.new()
+        timestamp = meta.timestamp or iso(self._clock.time_ns())
+        return Meta(
+            message_id, timestamp, meta.correlation or message_id, meta.causation, meta.deadline, meta.traceparent
+        )
 
-    def _error(self, error: CapsetError, said: object = None) -> Message:
-        """Return the error message for an invalid line; ``said`` is its JSON value."""
-        envelope = _mapping(said)
+    def _error(self, error: CapsetError, parsed: object = None) -> Message:
+        """Return the error message for an invalid line; ``parsed`` is its JSON value."""
+        envelope = _mapping(parsed)
         sent = _mapping(envelope.get("meta"))
-        own, causation = self._ids.new(), _text(sent.get("id"))
-        error.correlation = _text(sent.get("correlation")) or causation or own
-        meta = Meta(own, iso(self._clock.time_ns()), error.correlation, causation)
+        message_id, causation = self._ids.new(), _text(sent.get("id"))
+        error.correlation = _text(sent.get("correlation")) or causation or message_id
+        meta = Meta(message_id, iso(self._clock.time_ns()), error.correlation, causation)
         return Message("error", _type(envelope.get("type")), error_data(error), meta)
 
 

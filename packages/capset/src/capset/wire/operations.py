@@ -337,19 +337,19 @@ class NewKeyShape(KeyShape):
     key: str
 
 
-def consumption_shape(one: Consumption) -> ConsumptionShape:
+def consumption_shape(consumption: Consumption) -> ConsumptionShape:
     """Return the wire shape of what was used of a limit."""
-    window = None if one.window is None else written_window(one.window)
-    left = None if one.used is None else max(0.0, one.most - one.used)
+    window = None if consumption.window is None else written_window(consumption.window)
+    remaining = None if consumption.used is None else max(0.0, consumption.most - consumption.used)
     return ConsumptionShape(
-        subject=one.subject,
-        resource=one.resource,
-        per=one.per,
+        subject=consumption.subject,
+        resource=consumption.resource,
+        per=consumption.per,
         window=window,
-        scope=one.scope,
-        most=one.most,
-        used=one.used,
-        left=left,
+        scope=consumption.scope,
+        most=consumption.most,
+        used=consumption.used,
+        left=remaining,
     )
 
 
@@ -365,6 +365,6 @@ def new_key_shape(row: KeyRow, key: str) -> NewKeyShape:
 
 def _members(row: KeyRow) -> dict[str, Any]:  # texts and lists of texts
     values = {name: getattr(row, name) for name in KeyShape.model_fields}
-    said = Attributes(row.attributes).masked()
+    attributes = Attributes(row.attributes).masked()
     lists = {name: list(getattr(row, name)) for name in ("permissions", "scopes", "makers")}
-    return {**values, **lists, "attributes": said}
+    return {**values, **lists, "attributes": attributes}

@@ -57,11 +57,11 @@ class _Page(Protocol[_Row_co, _Cursor_co]):
     def next(self) -> _Cursor_co | None: ...
 
 
-def fitting_items(items: Iterable[_Item], left: int = PAGE_BYTES) -> Generator[_Item]:
+def fitting_items(items: Iterable[_Item], remaining: int = PAGE_BYTES) -> Generator[_Item]:
     """Yield the items that fit on a page together, and one at least."""
     for count, item in enumerate(items):
-        left -= len(to_json(item)) + 1
-        if count and left < 0:
+        remaining -= len(to_json(item)) + 1
+        if count and remaining < 0:
             return
         yield item
 
@@ -78,14 +78,14 @@ async def read_page(
     row, and ``cursor`` returns the row's place in the list.
     """
     query = replace(query, max_bytes=PAGE_BYTES)
-    items, left = list[_Item](), PAGE_BYTES
+    items, remaining = list[_Item](), PAGE_BYTES
     before: _Cursor | None = None
     while True:
         page = await read(query)
         for row in page.items:
             item = shape(row)
-            left -= len(to_json(item)) + 1
-            if items and left < 0:
+            remaining -= len(to_json(item)) + 1
+            if items and remaining < 0:
                 return items, before
             items.append(item)
             before = cursor(row)

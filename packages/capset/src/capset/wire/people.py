@@ -65,10 +65,10 @@ class PersonPageShape(Shape):
 
 def person_shape(row: PersonRow) -> PersonShape:
     """Return the wire shape of a person; values of attributes that look like secrets are masked."""
-    told = {name: getattr(row, name) for name in PersonShape.model_fields}
-    shown = None if row.attributes is None else dict(Attributes(row.attributes).masked())
+    columns = {name: getattr(row, name) for name in PersonShape.model_fields}
+    masked = None if row.attributes is None else dict(Attributes(row.attributes).masked())
     lists = {"permissions": list(row.permissions), "makers": list(row.makers)}
-    return PersonShape.model_validate({**told, **lists, "attributes": shown})
+    return PersonShape.model_validate({**columns, **lists, "attributes": masked})
 
 
 async def person_page_shape(

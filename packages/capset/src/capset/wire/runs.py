@@ -68,10 +68,10 @@ class RunInput(Shape):
     @model_validator(mode="after")
     def _one_kind(self) -> RunInput:
         """Refuse what is neither a turn nor a call, or both."""
-        given = self.model_fields_set
+        fields_set = self.model_fields_set
         if (self.agent_id is None) == (self.session_id is None):
             raise ValueError("a run is in a session: give session_id, or agent_id for a new one, and not both")
-        if ("content" in given) == (self.tool is not None):
+        if ("content" in fields_set) == (self.tool is not None):
             raise ValueError("a run is a turn or a call: give content, or tool and its arguments, and not both")
         if self.tool is None and self.arguments is not None:
             raise ValueError("arguments are those of a tool: give tool, too")
@@ -142,8 +142,8 @@ class RunPageShape(Shape):
 
 def run_shape(row: RunRow) -> RunShape:
     """Return the wire shape of a run."""
-    told = {name: getattr(row, name) for name in RunShape.model_fields}
-    return RunShape.model_validate({**told, "outcome": None if row.outcome is None else from_json(row.outcome)})
+    columns = {name: getattr(row, name) for name in RunShape.model_fields}
+    return RunShape.model_validate({**columns, "outcome": None if row.outcome is None else from_json(row.outcome)})
 
 
 async def run_page_shape(read: Callable[[RunQuery], Awaitable[RunPage]], query: RunQuery) -> RunPageShape:

@@ -90,9 +90,9 @@ def context_of(row: SessionRow) -> dict[str, Any] | None:  # JSON data
         raise StoreError(f"the session {row.id} was changed: its context is not JSON") from None
 
 
-def state_shape(shown: Mapping[Scope, Mapping[str, Any]]) -> StateShape:  # JSON data
+def state_shape(state: Mapping[Scope, Mapping[str, Any]]) -> StateShape:  # JSON data
     """Return the wire shape of a session's exposed state."""
-    return StateShape.model_validate(shown)
+    return StateShape.model_validate(state)
 
 
 class FileShape(Shape):
@@ -132,9 +132,9 @@ def file_shape(stat: FileStat) -> FileShape:
 
 
 def folder_shape(
-    path: str, listed: Iterable[FileStat], *, recursive: bool, limit: int | None = None, cursor: str | None = None
+    path: str, entries: Iterable[FileStat], *, recursive: bool, limit: int | None = None, cursor: str | None = None
 ) -> FolderShape:
-    """Return the wire shape of one page of a directory, all of which is ``listed`` in its order.
+    """Return the wire shape of one page of a directory, all of which is ``entries`` in its order.
 
     A cursor is the path that the page before ended with, with a slash after a directory's.
     """
@@ -142,10 +142,10 @@ def folder_shape(
     def place(path: str, is_directory: bool) -> tuple[bool, str]:
         return (not recursive and not is_directory, path)
 
-    rest = list(listed)
+    rest = list(entries)
     if cursor is not None:
         after = place(cursor.rstrip("/"), cursor.endswith("/"))
-        rest = [one for one in rest if place(one.path, one.is_directory) > after]
+        rest = [entry for entry in rest if place(entry.path, entry.is_directory) > after]
     items = list(fitting_items(map(file_shape, rest[:limit])))
     following = None
     if len(items) < len(rest):

@@ -24,9 +24,9 @@ class StrictShape(Shape):
     model_config = ConfigDict(strict=True)
 
 
-def whole(given: Any) -> Any:  # any JSON
+def whole(number: Any) -> Any:  # any JSON
     """Return 3.0 as 3: JSON Schema treats it as an integer."""
-    return int(given) if isinstance(given, float) and given.is_integer() else given
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 Whole: Final = BeforeValidator(whole)

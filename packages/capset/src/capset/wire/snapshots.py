@@ -132,7 +132,9 @@ def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> Snapsh
     ``system_text`` is the text with its context, if a session has resolved it.
     """
     composition = snapshot.composition
-    made = [one for name, one in sorted(snapshot.installed.items()) if name not in composition.tools]
+    dynamic_tools = [
+        installed for name, installed in sorted(snapshot.installed.items()) if name not in composition.tools
+    ]
     tools = [
         SnapshotTool(
             name=name,
@@ -154,20 +156,20 @@ def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> Snapsh
         system_prompt=composition.block.system_prompt,
         instructions=list(snapshot.instructions),
         system_text=snapshot.system_text if system_text is None else system_text,
-        capabilities=[one.name for one in composition.capabilities],
-        uses=[_used(one) for one in composition.chosen],
+        capabilities=[capability.name for capability in composition.capabilities],
+        uses=[_used(chosen) for chosen in composition.chosen],
         dynamic=[getattr(function, "__name__", "uses") for function in composition.dynamic],
         tools=tools,
         explained=[
             ExplainedShape(
-                surface=one.surface,
-                name=one.name,
-                capability=one.source.capability,
-                preset=one.source.preset,
-                path=list(one.source.path),
-                within=list(one.within),
+                surface=explanation.surface,
+                name=explanation.name,
+                capability=explanation.source.capability,
+                preset=explanation.source.preset,
+                path=list(explanation.source.path),
+                within=list(explanation.within),
             )
-            for one in composition.explain()
+            for explanation in composition.explain()
         ],
         notices=list(composition.notices),
         decisions=[
@@ -177,12 +179,12 @@ def snapshot_shape(snapshot: Snapshot, system_text: str | None = None) -> Snapsh
         toolkits=[
             MadeShape(
                 path=path,
-                in_play=one.in_play,
-                reason=one.reason,
-                policies=list(one.policies),
-                tools=[tool.name for tool in made if _around(tool).startswith(f"{path}.")],
+                in_play=toolkit.in_play,
+                reason=toolkit.reason,
+                policies=list(toolkit.policies),
+                tools=[tool.name for tool in dynamic_tools if _around(tool).startswith(f"{path}.")],
             )
-            for path, one in snapshot.toolkits.items()
+            for path, toolkit in snapshot.toolkits.items()
         ],
         namespace=snapshot.namespace,
         agent_id=snapshot.agent_id,
@@ -206,8 +208,14 @@ def session_tool_page(
     snapshot: Snapshot, limit: int, *, name: str | None = None, cursor: str | None = None
 ) -> SessionToolPageShape:
     """Return a page of the tools in play, by the names that a model calls them by; only the one of a ``name``."""
-    names = [one for one in sorted(snapshot.tools) if name in (None, one) and (cursor is None or one > cursor)]
-    shapes = (tool_shape(snapshot.tools[one].tool).model_copy(update={"name": one}) for one in names[:limit])
+    names = [
+        tool_name
+        for tool_name in sorted(snapshot.tools)
+        if name in (None, tool_name) and (cursor is None or tool_name > cursor)
+    ]
+    shapes = (
+        tool_shape(snapshot.tools[tool_name].tool).model_copy(update={"name": tool_name}) for tool_name in names[:limit]
+    )
     items = list(fitting_items(shapes))
     return SessionToolPageShape(items=items, next=items[-1].name if len(items) < len(names) else None)
 
@@ -218,14 +226,14 @@ def _around(tool: Installed) -> str:
     return "".join(f"{name}." for name in names if name)
 
 
-def _used(one: Chosen) -> UsedShape:
-    known = one.capability.presets if one.is_base else one.presets
+def _used(chosen: Chosen) -> UsedShape:
+    presets = chosen.capability.presets if chosen.is_base else chosen.presets
     return UsedShape(
-        id=one.capability.name,
-        name=one.capability.title,
-        path=list(one.path),
-        presets={name: name in one.presets for name in known},
-        config=None if one.config is None else one.config.model_dump(mode="json", by_alias=True),
-        names={own: name for own, name in one.names.items() if own != name},
-        is_dynamic=one.is_dynamic,
+        id=chosen.capability.name,
+        name=chosen.capability.title,
+        path=list(chosen.path),
+        presets={name: name in chosen.presets for name in presets},
+        config=None if chosen.config is None else chosen.config.model_dump(mode="json", by_alias=True),
+        names={original_name: name for original_name, name in chosen.names.items() if original_name != name},
+        is_dynamic=chosen.is_dynamic,
     )

@@ -219,16 +219,16 @@ class AgentServerShape(ServerToolsShape, _ServerUrlShape):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_what_is_the_operators(cls, given: Any) -> Any:  # any JSON
+    def _refuse_what_is_the_operators(cls, raw: Any) -> Any:  # any JSON
         for name, why in _OPERATORS.items():
-            if isinstance(given, dict) and name in given:
+            if isinstance(raw, dict) and name in raw:
                 raise PydanticCustomError("operators_only", "{told}", {"told": f"{name}: {why}"})
-        return cast("object", given)
+        return cast("object", raw)
 
 
-def kept_servers(given: Mapping[str, AgentServerShape] | None) -> dict[str, Any] | None:  # JSON
+def kept_servers(servers: Mapping[str, AgentServerShape] | None) -> dict[str, Any] | None:  # JSON
     """Return the servers of an agent in their stored form."""
-    return {name: one.plain() for name, one in given.items()} if given else None
+    return {name: server.plain() for name, server in servers.items()} if servers else None
 
 
 class ApiShape(StrictShape):

@@ -113,11 +113,11 @@ def event_shape(row: EventRow) -> EventShape:
     return EventShape(seq=row.seq, turn=row.turn, type=row.type, at=row.created_at, data=_parsed(row, "event"))
 
 
-def _parsed(row: EventRow | MessageRow, what: str) -> Any:  # JSON
+def _parsed(row: EventRow | MessageRow, noun: str) -> Any:  # JSON
     try:
         return from_json(row.data)
     except ValueError:
-        raise StoreError(f"the {what} {row.seq} of the session {row.session} was changed: it is not JSON") from None
+        raise StoreError(f"the {noun} {row.seq} of the session {row.session} was changed: it is not JSON") from None
 
 
 def _message_shape(row: MessageRow) -> ConversationMessageShape:
@@ -141,11 +141,11 @@ def started_event(agent: str, version: int | None, runtime_hash: str) -> NewEven
     return _event("turn.started", {"agent": agent, "agent_version": version, "runtime_hash": runtime_hash})
 
 
-def executed_event(told: ToolExecuted) -> NewEvent:
+def executed_event(execution: ToolExecuted) -> NewEvent:
     """Return the event of a call that was let through and has ended."""
-    code = told.error.code if told.error is not None else None
-    data = {"tool": told.name, "record": told.record, "success": code is None, "code": code}
-    return _event("tool.executed", {**data, "duration_us": told.duration_us})
+    code = execution.error.code if execution.error is not None else None
+    data = {"tool": execution.name, "record": execution.record, "success": code is None, "code": code}
+    return _event("tool.executed", {**data, "duration_us": execution.duration_us})
 
 
 def requested_event(row: ApprovalRow) -> NewEvent:
@@ -182,10 +182,10 @@ def discarded_event(newest: Sequence[EventRow]) -> NewEvent | None:
 
     The turn goes on by asking for the whole answer again.
     """
-    told = [row for row in newest if row.type not in ("turn.failed", "turn.retried")]
-    if not told or told[-1].type not in ("text.delta", "reasoning.delta"):
+    relevant = [row for row in newest if row.type not in ("turn.failed", "turn.retried")]
+    if not relevant or relevant[-1].type not in ("text.delta", "reasoning.delta"):
         return None
-    return _event("text.discarded", {"step": from_json(told[-1].data)["step"]})
+    return _event("text.discarded", {"step": from_json(relevant[-1].data)["step"]})
 
 
 def cancelled_event(by: str) -> NewEvent:
@@ -203,10 +203,10 @@ def ended_event(output: Any, file: str | None = None) -> NewEvent:  # JSON data
 
 def failed_event(error: CapsetError, correlation: str | None = None) -> NewEvent:
     """Return the last event of a failed turn; the invalid fields of its error are omitted."""
-    said = error_shape(error)
-    short = said.message.encode(errors="replace").decode()[:_MAX_MESSAGE]
-    said = said.model_copy(update={"message": short, "fields": None, "correlation": said.correlation or correlation})
-    return _event("turn.failed", {"error": said.plain()})
+    shape = error_shape(error)
+    short = shape.message.encode(errors="replace").decode()[:_MAX_MESSAGE]
+    shape = shape.model_copy(update={"message": short, "fields": None, "correlation": shape.correlation or correlation})
+    return _event("turn.failed", {"error": shape.plain()})
 
 
 def _event(type: str, data: dict[str, Any]) -> NewEvent:

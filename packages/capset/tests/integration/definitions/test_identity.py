@@ -129,9 +129,9 @@ VALUES: dict[str, Any] = {
 @pytest.mark.spec("C8", "C39")
 @pytest.mark.parametrize("name", NAMED)
 def test_a_copy_is_the_same_definition(name: str) -> None:
-    for one in (NAMED[name], UNNAMED[name]() if name in UNNAMED else shelf.with_presets(more=False)):
-        assert copy.copy(one) is copy.deepcopy(one) is one
-        assert copy.deepcopy({"a": [one]})["a"][0] is one
+    for definition in (NAMED[name], UNNAMED[name]() if name in UNNAMED else shelf.with_presets(more=False)):
+        assert copy.copy(definition) is copy.deepcopy(definition) is definition
+        assert copy.deepcopy({"a": [definition]})["a"][0] is definition
 
 
 @pytest.mark.spec("C8")
@@ -170,28 +170,28 @@ def test_a_reference_is_pickled_with_its_choices() -> None:
     read = pickle.loads(pickle.dumps(ref))
     assert read.base is shelf
     assert (read.presets, read.config, read.prefix, read.rename) == (ref.presets, ref.config, ref.prefix, ref.rename)
-    hashes = [compose(Agent("a", uses=[one])).static_hash for one in (ref, read)]
+    hashes = [compose(Agent("a", uses=[capability])).static_hash for capability in (ref, read)]
     assert hashes[0] == hashes[1]
 
 
 @pytest.mark.parametrize("name", UNNAMED)
 def test_what_no_module_has_is_refused_in_words(name: str) -> None:
-    one = UNNAMED[name]()
+    definition = UNNAMED[name]()
     with pytest.raises(
         pickle.PicklingError, match="cannot be pickled: only a definition that is a name of a module can"
     ):
-        pickle.dumps(one)
+        pickle.dumps(definition)
     with pytest.raises(pickle.PicklingError, match="give it a name at the top of a module"):
-        pickle.dumps({"a": [one]})
+        pickle.dumps({"a": [definition]})
 
 
 @pytest.mark.parametrize("name", VALUES)
 def test_values_are_copied_and_pickled_as_what_they_hold(name: str) -> None:
     value = VALUES[name]
-    for one in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
-        assert one == value
-        assert repr(one) == repr(value)
-        assert type(one) is type(value)
+    for copied in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
+        assert copied == value
+        assert repr(copied) == repr(value)
+        assert type(copied) is type(value)
 
 
 def test_a_value_from_another_process_is_as_frozen() -> None:
@@ -213,7 +213,7 @@ def test_hooks_and_offers_can_be_copied() -> None:
 
 @pytest.mark.spec("C39")
 @pytest.mark.parametrize(
-    ("definition", "changes", "told"),
+    ("definition", "changes", "message"),
     [
         (look, {"name": "no name"}, "a tool's name must match"),
         (look, {"effect": "none"}, "effect must be one of"),
@@ -248,10 +248,10 @@ def test_hooks_and_offers_can_be_copied() -> None:
         (VALUES["server"], {"url": "ftp://x"}, "MCP server 's': url"),
         (VALUES["retry"], {"max_attempts": 0}, "max_attempts"),
     ],
-    ids=lambda one: re.sub(r" at 0x\w+", "", str(one)),
+    ids=lambda parameter: re.sub(r" at 0x\w+", "", str(parameter)),
 )  # fmt: skip
-def test_replace_makes_nothing_that_would_be_refused(definition: Any, changes: dict[str, Any], told: str) -> None:
-    with pytest.raises((DefinitionError, TypeError), match=told):
+def test_replace_makes_nothing_that_would_be_refused(definition: Any, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises((DefinitionError, TypeError), match=message):
         dataclasses.replace(definition, **changes)
 
 

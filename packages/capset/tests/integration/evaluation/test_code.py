@@ -42,9 +42,9 @@ def test_it_covers_the_code_of_the_distribution_and_nothing_else(
     assert (code.kind, code.name, code.version, code.reason) == ("distribution", "tinybox", "1.0", None)
     assert json.loads(code.covers or "") == code_payload(sums(FILES, *CODE))
     assert code.hash == digest(code_payload(sums(FILES, *CODE)))
-    known = known_code(code.hash)
-    assert known is not None
-    assert known.covers == code.covers, "the same files are in other distributions, too"
+    registered = known_code(code.hash)
+    assert registered is not None
+    assert registered.covers == code.covers, "the same files are in other distributions, too"
 
 
 @pytest.mark.realtime
@@ -65,7 +65,7 @@ def test_anybody_can_recompute_it_from_the_wheel(tmp_path: Path, monkeypatch: py
 @pytest.mark.spec("F12")
 def test_the_hash_of_a_payload_that_is_written_down_does_not_move() -> None:
     payload = code_payload({"tiny/b.py": "b" * 64, "tiny/a.py": "a" * 64})
-    assert [one["path"] for one in payload["files"]] == ["tiny/a.py", "tiny/b.py"]
+    assert [file["path"] for file in payload["files"]] == ["tiny/a.py", "tiny/b.py"]
     assert digest(payload) == "c1cee6c433e22ac313485860370ffb16082166e7d83e968ecd2eb38e5f464a48"
 
 
@@ -77,16 +77,18 @@ def test_other_code_is_another_hash_of_the_same_tool(tmp_path: Path, monkeypatch
     assert code_of(before).hash != code_of(after).hash
     assert (code_of(before).version, code_of(after).version) == ("1.0", "1.1")
     assert tool_hash(before) == tool_hash(after)
-    agents = [fresh_import("tinybox.tools", tmp_path / f"site-{one}", monkeypatch).adder for one in ("1.0", "1.1")]
-    one, other = map(compose, agents)
-    assert one.static_hash == other.static_hash
-    assert collect_tool_hashes(one) == collect_tool_hashes(other)
+    agents = [
+        fresh_import("tinybox.tools", tmp_path / f"site-{version}", monkeypatch).adder for version in ("1.0", "1.1")
+    ]
+    first, other = map(compose, agents)
+    assert first.static_hash == other.static_hash
+    assert collect_tool_hashes(first) == collect_tool_hashes(other)
 
 
 @pytest.mark.realtime
 def test_the_version_and_what_is_no_code_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = installed(tmp_path)
-    before = code_of(add_of(one, monkeypatch))
+    first = installed(tmp_path)
+    before = code_of(add_of(first, monkeypatch))
     other = installed(tmp_path, "2.0")
     (other / "tinybox" / "words.txt").write_text("other data", encoding="utf-8")
     _lay(other, {"tinybox/beside.py": "in no RECORD", "tinybox/__pycache__/sums.cpython-311.pyc": "compiled"})
@@ -105,7 +107,7 @@ def test_every_file_of_code_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     changed, removed = installed(tmp_path, "1.1"), installed(tmp_path, "1.2")
     (changed / "tinybox" / name).write_bytes(b"# other")
     (removed / "tinybox" / name).unlink()
-    hashes = {before.hash, *(code_of(add_of(one, monkeypatch)).hash for one in (changed, removed))}
+    hashes = {before.hash, *(code_of(add_of(root, monkeypatch)).hash for root in (changed, removed))}
     assert len(hashes) == 3
     assert None not in hashes
 
@@ -114,12 +116,12 @@ def test_every_file_of_code_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_distribution_is_read_once_however_many_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = installed(tmp_path)
     add = add_of(root, monkeypatch)
-    found = [code_of(replace(add, name=f"add_{number}")) for number in range(3)]
-    assert all(one is found[0] for one in found)
+    codes = [code_of(replace(add, name=f"add_{number}")) for number in range(3)]
+    assert all(code is codes[0] for code in codes)
     (root / "tinybox" / "sums.py").write_text(OTHER, encoding="utf-8")
     double: AnyTool = __import__("tinybox.more").more.double
-    assert code_of(double) is found[0], "its hash is that of the files as they were first read"
-    assert code_of(replace(add, name="late")) is found[0]
+    assert code_of(double) is codes[0], "its hash is that of the files as they were first read"
+    assert code_of(replace(add, name="late")) is codes[0]
 
 
 def test_of_many_threads_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,10 +139,10 @@ def test_of_many_threads_one_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         asking = [threads.submit(ask, number) for number in range(8)]
         started.wait(10)
         (tmp_path / "tinypipe" / "slow.py").write_text("x = 1", encoding="utf-8")
-        found = [one.result(10) for one in asking]
-    assert all(one is found[0] for one in found)
+        codes = [future.result(10) for future in asking]
+    assert all(code is codes[0] for code in codes)
     files = {"tinypipe/__init__.py": "", "tinypipe/more.py": MORE, "tinypipe/slow.py": "x = 1"}
-    assert found[0].hash == digest(code_payload(sums(files, *files)))
+    assert codes[0].hash == digest(code_payload(sums(files, *files)))
 
 
 def test_a_checkout_is_its_outermost_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +171,7 @@ def test_an_install_that_is_described_otherwise_than_in_pep_610_is_none(
 def test_an_editable_install_has_the_distributions_name_and_the_same_hash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wanted = code_of(add_of(installed(tmp_path), monkeypatch)).hash
+    expected = code_of(add_of(installed(tmp_path), monkeypatch)).hash
     _lay(tmp_path / "project" / "src", FILES)
     url = json.dumps({"url": (tmp_path / "project").as_uri(), "dir_info": {"editable": True}})
     _lay(
@@ -184,14 +186,14 @@ def test_an_editable_install_has_the_distributions_name_and_the_same_hash(
     )
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     for name, url in (("around", tmp_path), ("beside", tmp_path / "project" / "other")):
-        told = json.dumps({"url": url.as_uri(), "dir_info": {"editable": True}})
-        info = {"METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n", "direct_url.json": told}
+        direct_url = json.dumps({"url": url.as_uri(), "dir_info": {"editable": True}})
+        info = {"METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n", "direct_url.json": direct_url}
         for site in ("first", "last"):
             _lay(tmp_path / site, {f"{name}-1.dist-info/{path}": text for path, text in info.items()})
     # Whichever comes first, the innermost project counts.
     monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), *sys.path, str(tmp_path / "last")])
     code = code_of(add_of(tmp_path / "project" / "src", monkeypatch))
-    assert (code.kind, code.name, code.version, code.hash) == ("package", "tinybox", "3.0", wanted)
+    assert (code.kind, code.name, code.version, code.hash) == ("package", "tinybox", "3.0", expected)
 
 
 @pytest.mark.realtime

@@ -141,8 +141,8 @@ def test_it_is_that_of_the_function_that_somebody_wrote(theirs: Any, make: Calla
 
 def test_a_callable_object(theirs: Any) -> None:
     """Its class is what was written, and not the object."""
-    one = tool(name="own", description="Own.")(theirs.plain)
-    assert code_of(Tool(**{**_fields(one), "handler": theirs.thing})).name == "tinyhands.py"
+    own_tool = tool(name="own", description="Own.")(theirs.plain)
+    assert code_of(Tool(**{**_fields(own_tool), "handler": theirs.thing})).name == "tinyhands.py"
 
 
 async def test_tools_that_a_toolkit_makes(theirs: Any) -> None:
@@ -151,8 +151,8 @@ async def test_tools_that_a_toolkit_makes(theirs: Any) -> None:
 
     composition = compose(Agent("a", tools=[DynamicToolkit("kit", make)]))
     snapshot = await evaluate(composition, principal=Principal("ada"))
-    (found,) = [code_of(one.tool) for one in snapshot.tools.values()]
-    assert found.name == "tinyhands.py"
+    (code,) = [code_of(installed.tool) for installed in snapshot.tools.values()]
+    assert code.name == "tinyhands.py"
 
 
 def test_a_handler_of_a_configuration_file_is_its_file(tmp_path: Path) -> None:
@@ -193,16 +193,16 @@ def test_what_is_compiled_or_typed_in_has_none(make: Callable[[], AnyTool], reas
 
 
 def test_a_block_of_several_functions_has_none(theirs: Any) -> None:
-    one = handler()(theirs.block)
-    code = code_of(as_tool(Router("way", lambda text: "a", routes={"a": one}, input=str, description="Go.")))
+    block = handler()(theirs.block)
+    code = code_of(as_tool(Router("way", lambda text: "a", routes={"a": block}, input=str, description="Go.")))
     assert code.hash is None
     assert code.reason == "it runs the router 'way', whose code stands in more than one place"
 
 
 def test_wrappers_that_form_a_circle(theirs: Any) -> None:
     theirs.plain.__wrapped__, theirs.two.__wrapped__ = theirs.two, theirs.plain
-    one = tool(name="own", description="Own.")(theirs.block)
-    assert code_of(Tool(**{**_fields(one), "handler": theirs.plain})).name == "tinyhands.py"
+    own_tool = tool(name="own", description="Own.")(theirs.block)
+    assert code_of(Tool(**{**_fields(own_tool), "handler": theirs.plain})).name == "tinyhands.py"
 
 
 @pytest.mark.realtime
@@ -224,5 +224,5 @@ def test_a_script(tmp_path: Path) -> None:
     assert printed.startswith("None None it was typed in")
 
 
-def _fields(one: AnyTool) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in Tool.__dataclass_fields__}
+def _fields(definition: AnyTool) -> dict[str, Any]:
+    return {name: getattr(definition, name) for name in Tool.__dataclass_fields__}

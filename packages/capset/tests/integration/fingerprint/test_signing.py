@@ -26,14 +26,14 @@ def test_a_signature_holds_for_its_own_key_and_bytes_only() -> None:
 
 
 def test_a_key_comes_back_from_pem_from_base64_and_from_a_file(tmp_path: Path) -> None:
-    made = ed25519.Ed25519PrivateKey.generate()
-    raw = base64.b64encode(made.private_bytes_raw()).decode()
-    public = base64.b64encode(made.public_key().public_bytes_raw()).decode()
+    private_key = ed25519.Ed25519PrivateKey.generate()
+    raw = base64.b64encode(private_key.private_bytes_raw()).decode()
+    public = base64.b64encode(private_key.public_key().public_bytes_raw()).decode()
     key = CheckpointKey.load(raw)
     (tmp_path / "key").write_text(key.pem())
     (tmp_path / "key.pub").write_text(key.public.pem())
-    for again in (CheckpointKey.load(key.pem()), CheckpointKey.load(f"{raw}\n"), CheckpointKey.read(tmp_path / "key")):
-        assert again.public.id == key.public.id
+    for loaded in (CheckpointKey.load(key.pem()), CheckpointKey.load(f"{raw}\n"), CheckpointKey.read(tmp_path / "key")):
+        assert loaded.public.id == key.public.id
     for half in (PublicKey.load(public), PublicKey.load(key.public.pem()), PublicKey.read(tmp_path / "key.pub")):
         assert half.id == key.public.id
         assert half.holds(key.sign(b"x"), b"x")

@@ -49,10 +49,10 @@ def loose(order: Loose) -> list[str]:
     return sorted(order)
 
 
-def box(given: Box) -> str:
+def box(parcel: Box) -> str:
     """Box something."""
-    assert type(given) is Box
-    return f"{given.size} {given.labels}"
+    assert type(parcel) is Box
+    return f"{parcel.size} {parcel.labels}"
 
 
 def plain(text: Annotated[str, Field(max_length=5)]) -> str:
@@ -97,21 +97,21 @@ def holder(*tools: Any) -> Generator:
 async def test_its_arguments_are_the_blocks_input(
     function: Any, schema: Any, arguments: dict[str, Any], result: object
 ) -> None:
-    made = as_tool(Handler("block", function))
-    assert made.arguments.json_schema["properties"] == schema
-    assert made.arguments.json_schema["additionalProperties"] is False
-    assert (made.name, made.description, made.effect, made.block and made.block.name) == (
+    block_tool = as_tool(Handler("block", function))
+    assert block_tool.arguments.json_schema["properties"] == schema
+    assert block_tool.arguments.json_schema["additionalProperties"] is False
+    assert (block_tool.name, block_tool.description, block_tool.effect, block_tool.block and block_tool.block.name) == (
         "block",
         function.__doc__,
         "write",
         "block",
     )
     runner = ScriptedRunner({"holder": [Call("block", **arguments), Say("done")]})
-    await run(holder(made), runner=runner)
+    await run(holder(block_tool), runner=runner)
     (came,) = runner.seen[-1].results
     assert (came.error, came.data) == (None, result)
-    async with opened(holder(made)) as session:
-        assert await session.call(made, **arguments) == result
+    async with opened(holder(block_tool)) as session:
+        assert await session.call(block_tool, **arguments) == result
 
 
 @pytest.mark.spec("C37", "G12")
@@ -124,31 +124,31 @@ async def test_its_arguments_are_the_blocks_input(
     ],
 )
 async def test_what_does_not_fit_is_refused_before_the_block_runs(arguments: dict[str, Any], wrong: str) -> None:
-    made = as_tool(Handler("block", order))
-    async with opened(holder(made)) as session:
+    block_tool = as_tool(Handler("block", order))
+    async with opened(holder(block_tool)) as session:
         with pytest.raises(InvalidArguments) as refused:
-            await session.call(made, **arguments)
-    assert [str(one) for one in refused.value.fields] == [wrong]
+            await session.call(block_tool, **arguments)
+    assert [str(misfit) for misfit in refused.value.fields] == [wrong]
 
 
 async def test_a_models_own_validator_is_told_too() -> None:
-    made = as_tool(Handler("block", order))
-    async with opened(holder(made)) as session:
+    block_tool = as_tool(Handler("block", order))
+    async with opened(holder(block_tool)) as session:
         with pytest.raises(ToolError, match="no more than 5 pianos") as refused:
-            await session.call(made, article="pianos", pieces=6)
+            await session.call(block_tool, article="pianos", pieces=6)
     assert refused.value.code == "invalid_arguments"
 
 
 @pytest.mark.spec("C37")
 async def test_it_goes_the_whole_governed_road(store: str) -> None:
-    asked: list[Any] = []
+    seen_arguments: list[Any] = []
 
     def limits(request: Request) -> Any:
         if request.tool is not None:
-            asked.append(dict(request.arguments or {}))
+            seen_arguments.append(dict(request.arguments or {}))
         return deny("too many") if request.tool is not None and (request.arguments or {})["pieces"] > 9 else True
 
-    made = as_tool(
+    block_tool = as_tool(
         Handler("block", order),
         name="buy",
         effect="external",
@@ -156,19 +156,19 @@ async def test_it_goes_the_whole_governed_road(store: str) -> None:
         policies=[Policy("limits", limits)],
     )
     unheld = as_tool(Handler("other", order), permissions=["orders:delete"])
-    async with Kernel(store) as kernel, kernel.open(holder(made, unheld), principal=ADA) as session:
-        assert await session.call(made, article="pens", pieces=2) == "2 pens []"
+    async with Kernel(store) as kernel, kernel.open(holder(block_tool, unheld), principal=ADA) as session:
+        assert await session.call(block_tool, article="pens", pieces=2) == "2 pens []"
         with pytest.raises(PermissionDenied, match="too many"):
-            await session.call(made, article="pens", pieces=10)
+            await session.call(block_tool, article="pens", pieces=10)
         with pytest.raises(PermissionDenied):
             await session.call(unheld, article="pens")
-        found = await records(kernel)
-    assert [(one.tool, one.outcome) for one in found] == [
+        audit_records = await records(kernel)
+    assert [(record.tool, record.outcome) for record in audit_records] == [
         ("buy", "succeeded"),
         ("buy", "denied"),
         ("other", "denied"),
     ]
-    assert asked[0] == {"article": "pens", "pieces": 2, "notes": []}
+    assert seen_arguments[0] == {"article": "pens", "pieces": 2, "notes": []}
 
 
 @pytest.mark.spec("C37", "G23")
@@ -179,15 +179,15 @@ async def test_what_runs_inside_is_on_record_with_its_cause(store: str) -> None:
         return len(text)
 
     inner = Generator("inner", tools=[save], input=str, description="Save well.")
-    made = as_tool(Sequencer("work", description="Work.").then(inner).tap(add_text()))
+    block_tool = as_tool(Sequencer("work", description="Work.").then(inner).tap(add_text()))
     runner = ScriptedRunner(
         {"inner": [Call("save", text="abc"), Say("saved")], "holder": [Call("work", input="go"), Say("done")]}
     )
-    async with Kernel(store, generator=runner) as kernel, kernel.open(holder(made), principal=ADA) as session:
+    async with Kernel(store, generator=runner) as kernel, kernel.open(holder(block_tool), principal=ADA) as session:
         await session.run("start")
-        found = {one.tool: one for one in await records(kernel)}
-    assert found["save"].causation == found["work"].id
-    assert found["save"].correlation == found["work"].correlation
+        by_tool = {record.tool: record for record in await records(kernel)}
+    assert by_tool["save"].causation == by_tool["work"].id
+    assert by_tool["save"].correlation == by_tool["work"].correlation
     assert runner.of("holder")[-1].results[0].data == "saved"
     assert runner.of("inner")[0].input == "go"
     assert runner.of("inner")[0].tools == ("save",)
@@ -203,27 +203,27 @@ def add_text() -> Handler:
 
 @pytest.mark.spec("C20", "C37")
 async def test_its_resources_come_up_to_whoever_has_the_tool(store: str) -> None:
-    kept = Resource("kept", list[str], scope="session", default=list)
+    journal = Resource("kept", list[str], scope="session", default=list)
 
-    @handler(resources=[kept], description="Keep.")
+    @handler(resources=[journal], description="Keep.")
     async def keep(ctx: Context, text: str) -> list[str]:
-        return await ctx.resource(kept).push(text)
+        return await ctx.resource(journal).push(text)
 
-    made = as_tool(keep)
-    agent = Agent("clerk", uses=[Capability("kit", tools=[made])])
+    block_tool = as_tool(keep)
+    agent = Agent("clerk", uses=[Capability("kit", tools=[block_tool])])
     async with opened(agent, store=store) as session:
-        assert [await session.call(made, "a"), await session.call(made, "b")] == [["a"], ["a", "b"]]
+        assert [await session.call(block_tool, "a"), await session.call(block_tool, "b")] == [["a"], ["a", "b"]]
 
 
 @pytest.mark.spec("C37")
 async def test_an_agent_and_a_generator_without_input_take_text() -> None:
     inner = Agent("helper", description="Helps.")
-    made = as_tool(inner)
-    assert made.arguments.json_schema["properties"] == {"input": {"type": "string"}}
-    assert made.output.json_schema == {"type": "string"}
+    block_tool = as_tool(inner)
+    assert block_tool.arguments.json_schema["properties"] == {"input": {"type": "string"}}
+    assert block_tool.output.json_schema == {"type": "string"}
     runner = ScriptedRunner({"helper": [Say("hello back")]})
-    async with opened(holder(made), runner=runner) as session:
-        assert await session.call(made, input="hello") == "hello back"
+    async with opened(holder(block_tool), runner=runner) as session:
+        assert await session.call(block_tool, input="hello") == "hello back"
         assert as_tool(Generator("g", description="d")).parameters == ("input",)
 
 
@@ -236,9 +236,9 @@ async def test_a_field_may_have_any_name() -> None:
         return given.ctx + given.block
 
     odd.__annotations__["given"] = Odd
-    made = as_tool(Handler("odd", odd), description="d")
-    async with opened(holder(made)) as session:
-        assert await session.call(made, ctx=1, block=2) == 3
+    block_tool = as_tool(Handler("odd", odd), description="d")
+    async with opened(holder(block_tool)) as session:
+        assert await session.call(block_tool, ctx=1, block=2) == 3
 
 
 @pytest.mark.spec("C37")
@@ -247,16 +247,16 @@ async def test_it_has_a_timeout_of_its_own() -> None:
     async def sleep(seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    made = as_tool(Sequencer("s", description="Sleep.").parallel(sleep), timeout=0.02)
-    async with opened(holder(made)) as session:
+    block_tool = as_tool(Sequencer("s", description="Sleep.").parallel(sleep), timeout=0.02)
+    async with opened(holder(block_tool)) as session:
         with pytest.raises(DeadlineExceeded):
-            await session.call(made, input=30.0)
+            await session.call(block_tool, input=30.0)
 
 
 @pytest.mark.spec("C15")
 async def test_a_block_may_be_exposed_twice_with_different_gates() -> None:
-    one = add("one", 1)
-    read, write = as_tool(one, name="peek", description="d", effect="read"), as_tool(one, description="d")
+    block = add("one", 1)
+    read, write = as_tool(block, name="peek", description="d", effect="read"), as_tool(block, description="d")
     async with opened(holder(read, write)) as session:
         assert (await session.call(read, input=1), await session.call(write, input=2)) == (2, 3)
 
@@ -270,7 +270,7 @@ class Aliased(BaseModel):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         (lambda: as_tool(Flow("f", add("a", 1)), description="d"), "is a flow"),
         (lambda: as_tool(add("a", 1)), "needs a description: the model chooses by it"),
@@ -286,6 +286,6 @@ class Aliased(BaseModel):
         (lambda: as_tool(order), "a block was expected"),  # pyright: ignore[reportArgumentType]  # on purpose
     ],
 )
-def test_what_can_be_no_tool_is_refused(wrong: Any, told: str) -> None:
-    with pytest.raises(DefinitionError, match=told):
+def test_what_can_be_no_tool_is_refused(wrong: Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         wrong()

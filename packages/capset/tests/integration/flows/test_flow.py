@@ -114,13 +114,13 @@ async def test_a_flow_goes_on_in_its_session(store: str) -> None:
 @pytest.mark.spec("C33")
 async def test_a_flows_session_is_opened_again_with_all_that_it_kept(tmp_path: Path) -> None:
     flow = Flow("main", Sequencer("s").then(KEEP).then(RECALL), resources=[notes])
-    known: str | None = None
+    session_id: str | None = None
     for expected in (["a"], ["a", "a"]):
         async with (
             Kernel(f"sqlite:///{tmp_path}/capset.db") as kernel,
-            kernel.open(flow, principal=ADA, session_id=known) as session,
+            kernel.open(flow, principal=ADA, session_id=session_id) as session,
         ):
-            known = session.id
+            session_id = session.id
             assert await session.run("a") == expected
 
 
@@ -129,8 +129,8 @@ async def test_what_a_block_inside_exposes_clients_may_read() -> None:
     class Hidden(BaseModel):
         secret: int = 7
 
-    shown = Capability("shown", resources=[notes], state={"session": Counted}, expose=["notes", "total"])
-    root = Sequencer("s").then(Handler("keep", keep, uses=[shown], state={"session": Hidden}))
+    exposing = Capability("shown", resources=[notes], state={"session": Counted}, expose=["notes", "total"])
+    root = Sequencer("s").then(Handler("keep", keep, uses=[exposing], state={"session": Hidden}))
     async with opened(Flow("main", root)) as session:
         await session.run("milk")
         assert await session.exposed() == {"session": {"notes": ["milk"], "total": 0}}

@@ -64,10 +64,10 @@ async def test_a_generator_is_told_everything_and_works_with_its_tools(store: st
 
 
 @pytest.mark.spec("C37")
-@pytest.mark.parametrize("said", ["nice", {"good": "yes", "why": ""}, None, Draft(text="no")])
-async def test_its_output_is_checked_whatever_the_runner_says(said: Any) -> None:
+@pytest.mark.parametrize("output", ["nice", {"good": "yes", "why": ""}, None, Draft(text="no")])
+async def test_its_output_is_checked_whatever_the_runner_says(output: Any) -> None:
     with pytest.raises(InvalidOutput, match="The block 'judge' gave an output that does not fit its type"):
-        await run(JUDGE, Draft(text=""), runner=ScriptedRunner({"judge": [Say(said)]}))
+        await run(JUDGE, Draft(text=""), runner=ScriptedRunner({"judge": [Say(output)]}))
 
 
 @pytest.mark.spec("C37")
@@ -79,30 +79,30 @@ async def test_without_an_output_type_it_gives_text() -> None:
 
 
 async def test_the_runner_is_told_what_is_wanted() -> None:
-    told: list[Any] = []
+    turns: list[Any] = []
 
     class Asking:
         async def run(self, turn: Turn) -> Any:
-            told.append((turn.name, turn.input, turn.output and turn.output.json_schema["required"]))
+            turns.append((turn.name, turn.input, turn.output and turn.output.json_schema["required"]))
             return "said" if turn.output is None else Verdict(good=False, why="")
 
     await run(JUDGE, Draft(text="x"), runner=Asking())
     await run(Generator("plain"), "x", runner=Asking())
-    assert told == [("judge", Draft(text="x"), ["good", "why"]), ("plain", "x", None)]
+    assert turns == [("judge", Draft(text="x"), ["good", "why"]), ("plain", "x", None)]
 
 
 @pytest.mark.spec("C37", "P4")
 async def test_the_runner_is_told_which_model_an_agent_names() -> None:
-    told: list[str | None] = []
+    models: list[str | None] = []
 
     class Asking:
         async def run(self, turn: Turn) -> Any:
-            told.append(turn.model)
+            models.append(turn.model)
             return "said"
 
     for block in (Agent("named", model="openai:gpt-9"), Agent("open"), Generator("plain")):
         await run(block, "x", runner=Asking())
-    assert told == ["openai:gpt-9", None, None]
+    assert models == ["openai:gpt-9", None, None]
 
 
 async def test_its_input_is_checked_before_any_step() -> None:
@@ -177,14 +177,14 @@ async def test_dynamic_uses_are_asked_before_every_model_step_and_the_records_te
     runner = ScriptedRunner({"learner": moves})
     async with Kernel(store, generator=runner) as kernel, kernel.open(block, principal=ADA) as session:
         await session.run()
-        found = await records(kernel)
-    one, two, three, four = runner.seen
-    assert (one.tools, two.tools) == (("become_expert",), ("become_expert",))
+        audit_records = await records(kernel)
+    first, two, three, four = runner.seen
+    assert (first.tools, two.tools) == (("become_expert",), ("become_expert",))
     assert (three.tools, four.tools) == (("become_expert", "deep_dive"), ("become_expert", "deep_dive"))
     assert "Go deep." not in two.system_text
     assert "Go deep." in three.system_text
-    assert one.runtime_hash == two.runtime_hash != three.runtime_hash == four.runtime_hash
-    assert [(one.tool, one.outcome, one.runtime_hash) for one in found] == [
+    assert first.runtime_hash == two.runtime_hash != three.runtime_hash == four.runtime_hash
+    assert [(record.tool, record.outcome, record.runtime_hash) for record in audit_records] == [
         ("deep_dive", "not_found", two.runtime_hash),
         ("become_expert", "succeeded", two.runtime_hash),
         ("deep_dive", "succeeded", three.runtime_hash),

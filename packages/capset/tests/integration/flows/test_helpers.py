@@ -75,26 +75,26 @@ async def test_an_enclosing_block_that_uses_it_shares_it_whatever_ran_before() -
 
 @pytest.mark.spec("C30")
 async def test_threads_of_parallel_blocks_share_what_takes_long_to_build() -> None:
-    made: list[object] = []
+    built: list[object] = []
     both_ask = Barrier(2)
 
     def slow(ctx: Context) -> object:
         both_ask.wait(10)
-        made.append(object())
-        return made[-1]
+        built.append(object())
+        return built[-1]
 
     capability = Capability("slow", helpers=slow)
 
     def first(ctx: Context, value: object) -> int:
-        return made.index(ctx.use(capability))
+        return built.index(ctx.use(capability))
 
     def second(ctx: Context, value: object) -> int:
         both_ask.wait(10)  # the other is building
-        return made.index(ctx.use(capability))
+        return built.index(ctx.use(capability))
 
-    branches = [Handler(one.__name__, one, uses=[capability]) for one in (first, second)]
+    branches = [Handler(function.__name__, function, uses=[capability]) for function in (first, second)]
     assert await run(Sequencer("s", uses=[capability]).parallel(*branches)) == {"first": 0, "second": 0}
-    assert len(made) == 1
+    assert len(built) == 1
 
 
 @pytest.mark.spec("C30")
@@ -109,8 +109,8 @@ async def test_the_outermost_block_shares_with_all_that_use_it_alike_and_with_no
 
     inner = Sequencer("inner", uses=[large]).parallel(sized("c", large), sized("d", HELPING), sized("e", HELPING))
     root = Sequencer("s", uses=[HELPING]).parallel(sized("a", HELPING), sized("b", large), inner=inner)
-    found = await run(root)
-    flat = {name: found[name] for name in ("a", "b")} | found["inner"]
+    outputs = await run(root)
+    flat = {name: outputs[name] for name in ("a", "b")} | outputs["inner"]
     assert [flat[name][0] for name in "abcde"] == [1, 9, 9, 1, 1]
     numbers = [flat[name][1] for name in "abcde"]
     assert numbers[0] == numbers[3] == numbers[4]
@@ -147,13 +147,13 @@ async def test_a_generators_tool_calls_share_one_execution_with_it() -> None:
         """Ask by another call."""
         return await ctx.call(ask)
 
-    def shown(ctx: Context) -> str:
+    def describe_helpers(ctx: Context) -> str:
         return f"helpers {BUILT.index(ctx.use(HELPING))}" if BUILT else "none yet"
 
-    block = Generator("g", uses=[HELPING], tools=[ask, ask_inside], context=[shown])
+    block = Generator("g", uses=[HELPING], tools=[ask, ask_inside], context=[describe_helpers])
     runner = ScriptedRunner({"g": [Call("ask_inside"), Call("ask"), Say("done")] * 2})
     await run(Sequencer("s").tap(block), runner=runner)
-    assert [seen.system_text for seen in runner.seen] == ["none yet", "helpers 0", "helpers 0"]
+    assert [turn.system_text for turn in runner.seen] == ["none yet", "helpers 0", "helpers 0"]
     assert [result.data for result in runner.seen[-1].results] == [0, 0]
     assert len(BUILT) == 1
     assert BUILT[0].ctx.correlation  # of the generator's run, which goes on after the call
@@ -179,19 +179,19 @@ async def test_a_direct_call_is_one_execution_with_the_calls_that_it_makes() -> 
 @pytest.mark.realtime
 @pytest.mark.spec("C9")
 async def test_threads_that_ask_at_once_get_the_same() -> None:
-    made: list[object] = []
+    built: list[object] = []
 
     def slow(ctx: Context) -> object:
         time.sleep(0.02)
-        made.append(object())
-        return made[-1]
+        built.append(object())
+        return built[-1]
 
     capability = Capability("slow", helpers=slow)
 
     @tool(effect="read")
     def ask(ctx: Context) -> int:
         """Ask."""
-        return made.index(ctx.use(capability))
+        return built.index(ctx.use(capability))
 
     @tool(effect="read")
     async def ask_often(ctx: Context) -> list[int]:
@@ -245,4 +245,4 @@ async def test_the_request_scope_is_one_store_for_all_that_is_nested(store: str)
         first, second = await session.run(), await session.run()
     assert first[:2] == second[:2] == (["a", "b", "tool"], 3)
     assert first[2] != second[2]
-    assert [seen.results[0].data for seen in runner.seen if seen.results] == [first[2], second[2]]
+    assert [turn.results[0].data for turn in runner.seen if turn.results] == [first[2], second[2]]

@@ -16,6 +16,6 @@ def test_every_public_name_is_there_and_documented(module: object) -> None:
         value = getattr(module, name)
         if inspect.isclass(value) or inspect.isfunction(value):
             assert inspect.getdoc(value), name
-        for member, found in vars(value).items() if inspect.isclass(value) else ():
-            if not member.startswith("_") and (inspect.isfunction(found) or isinstance(found, property)):
-                assert inspect.getdoc(found), f"{name}.{member}"
+        for member, attribute in vars(value).items() if inspect.isclass(value) else ():
+            if not member.startswith("_") and (inspect.isfunction(attribute) or isinstance(attribute, property)):
+                assert inspect.getdoc(attribute), f"{name}.{member}"

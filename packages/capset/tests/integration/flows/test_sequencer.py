@@ -48,15 +48,15 @@ async def test_a_step_more_gives_a_new_sequencer_and_leaves_the_old_one() -> Non
 
 @pytest.mark.spec("C37")
 async def test_a_tap_runs_and_its_output_is_dropped() -> None:
-    told: list[int] = []
+    values: list[int] = []
 
     @handler()
     def tell(value: int) -> str:
-        told.append(value)
+        values.append(value)
         return "dropped"
 
     assert await run(Sequencer("s").then(ONE).tap(tell).then(TWO), 1) == 4
-    assert told == [2]
+    assert values == [2]
 
 
 @pytest.mark.spec("C37")
@@ -102,14 +102,14 @@ async def test_the_first_branch_that_fails_cancels_the_others_and_waits_for_them
 
 
 @pytest.mark.spec("C37")
-@pytest.mark.parametrize(("given", "came"), [(1, 4), (10, 12)])
-async def test_a_condition_chooses_one_of_two(given: int, came: int) -> None:
+@pytest.mark.parametrize(("number", "came"), [(1, 4), (10, 12)])
+async def test_a_condition_chooses_one_of_two(number: int, came: int) -> None:
     async def is_small(ctx: Context, value: int) -> bool:
         await asyncio.sleep(0)
         return ctx.principal.id == "ada" and value < 5
 
-    assert await run(Sequencer("s").when(is_small, THREE, otherwise=TWO), given) == came
-    assert await run(Sequencer("s").when(lambda value: value < 5, THREE, TWO), given) == came
+    assert await run(Sequencer("s").when(is_small, THREE, otherwise=TWO), number) == came
+    assert await run(Sequencer("s").when(lambda value: value < 5, THREE, TWO), number) == came
 
 
 @pytest.mark.spec("C37")
@@ -152,20 +152,20 @@ async def test_declared_types_are_checked_at_both_ends() -> None:
 
 def test_undeclared_types_are_those_of_the_steps() -> None:
     @handler()
-    def told(value: int) -> str:
+    def as_text(value: int) -> str:
         return str(value)
 
     def types(sequencer: Sequencer) -> tuple[Any, Any]:
-        shown = [one and one.json_schema for one in (sequencer.input, sequencer.output)]
-        return shown[0], shown[1]
+        schemas = [schema and schema.json_schema for schema in (sequencer.input, sequencer.output)]
+        return schemas[0], schemas[1]
 
     integer, text = {"type": "integer"}, {"type": "string"}
     assert types(Sequencer("s")) == (None, None)
-    assert types(Sequencer("s").then(ONE).then(told)) == (integer, text)
-    assert types(Sequencer("s").tap(told)) == (integer, integer)
-    assert types(Sequencer("s").then(ONE).when(is_set, told)) == (integer, {"anyOf": [text, integer]})
+    assert types(Sequencer("s").then(ONE).then(as_text)) == (integer, text)
+    assert types(Sequencer("s").tap(as_text)) == (integer, integer)
+    assert types(Sequencer("s").then(ONE).when(is_set, as_text)) == (integer, {"anyOf": [text, integer]})
     assert types(Sequencer("s").when(is_set, ONE, TWO)) == (None, integer)
-    assert types(Sequencer("s").parallel(ONE, x=told)) == (
+    assert types(Sequencer("s").parallel(ONE, x=as_text)) == (
         integer,
         {"type": "object", "properties": {"one": integer, "x": text}, "required": ["one", "x"]},
     )
@@ -189,7 +189,7 @@ def test_one_name_twice_among_children_is_refused(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         (lambda: Sequencer("s").parallel(), "parallel needs at least one block"),
         (lambda: Sequencer("s").parallel(ONE, one=TWO), "two of its parallel branches are named 'one'"),
@@ -198,8 +198,8 @@ def test_one_name_twice_among_children_is_refused(wrong: Any) -> None:
         (lambda: Sequencer("Not a name"), "a sequencer's name must match"),
     ],
 )
-def test_what_is_no_step_is_refused(wrong: Any, told: str) -> None:
-    with pytest.raises(DefinitionError, match=told):
+def test_what_is_no_step_is_refused(wrong: Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         wrong()
 
 

@@ -36,10 +36,10 @@ def step(name: str, target: str = "s") -> Handler:
 
 
 def counting(name: str, *blocks: Block) -> Sequencer:
-    made = Sequencer(name, sequencer_state=Steps)
+    sequencer = Sequencer(name, sequencer_state=Steps)
     for block in blocks:
-        made = made.then(block)
-    return made
+        sequencer = sequencer.then(block)
+    return sequencer
 
 
 @pytest.mark.spec("C38")
@@ -115,14 +115,14 @@ async def test_a_sequencers_own_conditions_see_its_state() -> None:
         assert state is not None
         return len((await state.get()).told) > 1
 
-    def made(*names: str) -> Sequencer:
+    def make_sequencer(*names: str) -> Sequencer:
         sequencer = Sequencer("s", sequencer_state=Steps, targets={"s": Steps})
         for name in names:
             sequencer = sequencer.tap(step(name))
         return sequencer.when(enough, step("more"))
 
-    assert await run(made("a"), "as it was") == "as it was"
-    assert await run(made("a", "b"), "as it was") == ["a", "b", "more"]
+    assert await run(make_sequencer("a"), "as it was") == "as it was"
+    assert await run(make_sequencer("a", "b"), "as it was") == ["a", "b", "more"]
 
 
 @pytest.mark.spec("C38")

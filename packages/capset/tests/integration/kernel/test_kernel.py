@@ -73,21 +73,21 @@ async def test_a_session_goes_on_with_its_files_in_the_same_kernel_and_the_next(
     async with Kernel(store=url) as kernel:
         async with kernel.open(AGENT, principal=ME) as session:
             await session.files.write("/a.txt", b"kept")
-        async with kernel.open(AGENT, principal=ME, session_id=session.id) as again:
-            assert again.id == session.id
-            assert (await again.files.read("/a.txt"))[1] == b"kept"
-    async with Kernel(store=url) as kernel, kernel.open(AGENT, principal=ME, session_id=session.id) as again:
-        assert (await again.files.read("/a.txt"))[1] == b"kept"
+        async with kernel.open(AGENT, principal=ME, session_id=session.id) as reopened:
+            assert reopened.id == session.id
+            assert (await reopened.files.read("/a.txt"))[1] == b"kept"
+    async with Kernel(store=url) as kernel, kernel.open(AGENT, principal=ME, session_id=session.id) as reopened:
+        assert (await reopened.files.read("/a.txt"))[1] == b"kept"
         row = await kernel.find_session(session.id)
         assert row
         assert (row.principal, row.org, row.agent, row.static_hash) == (
             *("user-1", "org-1", "tester"),
-            again.snapshot.static_hash,
+            reopened.snapshot.static_hash,
         )
 
 
 @pytest.mark.parametrize(
-    "who",
+    "stranger",
     [
         Principal("user-2", org="org-1"),
         Principal("user-1", org="org-2"),
@@ -98,14 +98,14 @@ async def test_a_session_goes_on_with_its_files_in_the_same_kernel_and_the_next(
     ],
     ids=repr,
 )
-async def test_a_session_of_another_is_as_if_it_were_not_there(who: Principal, store: str) -> None:
+async def test_a_session_of_another_is_as_if_it_were_not_there(stranger: Principal, store: str) -> None:
     async with Kernel(store=store) as kernel, kernel.open(AGENT, principal=ME) as session:
         unknown = "01a1fd5b-4581-78f0-8000-038ceb18cfc9"
-        for principal, wanted in ((who, session.id), (ME, unknown)):
+        for principal, session_id in ((stranger, session.id), (ME, unknown)):
             with pytest.raises(NotFound) as raised:
-                async with kernel.open(AGENT, principal=principal, session_id=wanted):
+                async with kernel.open(AGENT, principal=principal, session_id=session_id):
                     pass
-            assert raised.value.message == f"there is no session {wanted!r} of {principal.id!r}"
+            assert raised.value.message == f"there is no session {session_id!r} of {principal.id!r}"
 
 
 async def test_a_session_is_not_opened_by_another_agent(store: str) -> None:
@@ -169,7 +169,7 @@ async def test_a_kernel_that_could_not_open_leaves_its_store_closed(tmp_path: Pa
         connection.execute("UPDATE settings SET value = 'broken' WHERE name = 'digest_key'")
     with pytest.raises(StoreError, match="damaged"):
         await kernel.__aenter__()
-    assert [one.name for one in threading.enumerate() if one.name == "capset-writer"] == []
+    assert [thread.name for thread in threading.enumerate() if thread.name == "capset-writer"] == []
     with pytest.raises(CapsetError, match="not open"):
         _ = kernel.audit
 
@@ -189,26 +189,26 @@ async def test_compositions_and_roads_are_made_once_for_each_agent() -> None:
         twin = Agent("tester", uses=AGENT.uses)
         assert kernel.compose(twin) is not composition
         assert kernel.compose(twin).static_hash == composition.static_hash
-        async with kernel.open(AGENT, principal=ME) as one, kernel.open(AGENT, principal=ME) as other:
-            assert one.snapshot.composition is other.snapshot.composition is composition
+        async with kernel.open(AGENT, principal=ME) as first, kernel.open(AGENT, principal=ME) as other:
+            assert first.snapshot.composition is other.snapshot.composition is composition
 
 
 @pytest.mark.spec("G21")
 async def test_two_kernels_on_one_file_share_one_chain(tmp_path: Path) -> None:
     """What is built of it: SQLite, one chain for several writers."""
     url = f"sqlite:///{tmp_path}/capset.db"
-    async with Kernel(store=url) as one, Kernel(store=url) as other:
-        async with one.open(AGENT, principal=ME) as first, other.open(AGENT, principal=ME) as second:
+    async with Kernel(store=url) as kernel, Kernel(store=url) as other:
+        async with kernel.open(AGENT, principal=ME) as first, other.open(AGENT, principal=ME) as second:
             calls = [session.call(door) for session in (first, second) for door in (act, look) for _ in range(20)]
             assert await asyncio.gather(*calls) == [1] * 80
-        records = await records_of(one.audit)
+        records = await records_of(kernel.audit)
         assert len(records) == len(await records_of(other.audit)) == 80
         assert len({record.writer for record in records}) == 2
         assert len({record.id for record in records}) == 80
-        assert (await one.audit.verify()).ok
-        assert await one.audit.digest_key() == await other.audit.digest_key()
-        async with other.open(AGENT, principal=ME, session_id=first.id) as again:
-            assert again.id == first.id
+        assert (await kernel.audit.verify()).ok
+        assert await kernel.audit.digest_key() == await other.audit.digest_key()
+        async with other.open(AGENT, principal=ME, session_id=first.id) as reopened:
+            assert reopened.id == first.id
 
 
 async def test_the_times_of_records_are_of_the_kernels_clock() -> None:
@@ -246,7 +246,7 @@ async def test_closing_waits_for_streams_that_end_in_time(store: str) -> None:
         asyncio.get_running_loop().call_later(0.02, RELEASE[-1].set)
     assert await reading == ["event", "reply"]
     async with kernel:
-        assert [one.outcome for one in await records_of(kernel.audit)] == ["succeeded"]
+        assert [record.outcome for record in await records_of(kernel.audit)] == ["succeeded"]
 
 
 @pytest.mark.spec("K17")
@@ -260,7 +260,7 @@ async def test_closing_cancels_streams_that_do_not_end_in_time(store: str, monke
     readings[1].cancel()
     await asyncio.wait(readings)
     async with kernel:
-        assert [one.outcome for one in await records_of(kernel.audit)] == ["cancelled", "cancelled"]
+        assert [record.outcome for record in await records_of(kernel.audit)] == ["cancelled", "cancelled"]
         assert (await kernel.audit.verify()).ok
 
 
@@ -275,7 +275,7 @@ async def test_closing_waits_for_calls_in_their_callers_tasks_too(store: str, mo
         asyncio.get_running_loop().call_later(0.02, RELEASE[-1].set)
     assert await asyncio.gather(*calls) == [1, 1, 1]
     async with kernel:
-        assert [one.outcome for one in await records_of(kernel.audit)] == ["succeeded"] * 3
+        assert [record.outcome for record in await records_of(kernel.audit)] == ["succeeded"] * 3
 
 
 @pytest.mark.realtime
@@ -292,7 +292,7 @@ async def test_a_call_that_outlives_its_kernel_is_reported_and_its_caller_told(
     RELEASE[-1].set()
     assert isinstance((await call).error, StoreError)
     async with kernel:
-        assert [one.outcome for one in await records_of(kernel.audit)] == ["interrupted"]
+        assert [record.outcome for record in await records_of(kernel.audit)] == ["interrupted"]
 
 
 @pytest.mark.spec("K15", "K17", "G19")
@@ -353,7 +353,7 @@ async def test_the_files_of_a_session_go_by_the_hosts_own_door_too(store: str) -
 async def check_files(opened: Desk) -> None:
     files = opened.session.files
     assert (await files.write("/a/b.txt", b"x"))[1] is True
-    assert [one.path for one in await files.list("/a")] == ["/a/b.txt"]
+    assert [entry.path for entry in await files.list("/a")] == ["/a/b.txt"]
     assert (await files.stat("//a/./b.txt")) == (await files.read("/a/b.txt"))[0]
     with pytest.raises(FileError, match="must not hold"):
         await files.read("/a/../b.txt")

@@ -15,7 +15,7 @@ AGENT, WHO = Agent("tester"), Principal("ada")
 
 
 @pytest.mark.parametrize(
-    ("agent", "principal", "env", "told"),
+    ("agent", "principal", "env", "message"),
     [
         (Capability("kit"), WHO, None, "is opened for an Agent, a Flow or another block; got Capability"),
         (AGENT, "ada", None, r"principal is a Principal, such as Principal\('ada'\); got 'ada'"),
@@ -23,10 +23,10 @@ AGENT, WHO = Agent("tester"), Principal("ada")
     ],
 )
 async def test_what_cannot_be_is_refused_by_name_and_leaves_no_session(
-    agent: Any, principal: Any, env: Any, told: str
+    agent: Any, principal: Any, env: Any, message: str
 ) -> None:
     async with Kernel(store="memory://") as kernel:
-        with pytest.raises(DefinitionError, match=told):
+        with pytest.raises(DefinitionError, match=message):
             async with kernel.open(agent, principal=principal, env=env):
                 pass
         assert (await kernel.store.sessions.list(SessionQuery(org=None))).items == ()
@@ -41,9 +41,9 @@ async def test_a_session_is_for_its_own_invocation_unless_an_opening_names_anoth
         for named, expected in ((None, mine), (other, other), (mine, mine), (None, mine)):
             async with kernel.open(AGENT, principal=WHO, session_id=row.id, invocation=named) as session:
                 assert session.snapshot.invocation_hash == invocation_hash(expected)
-        kept = await kernel.store.sessions.get(row.id)
-        assert kept is not None
-        assert kept.invocation_hash == invocation_hash(mine), "an opening changes nothing of what is kept"
+        stored = await kernel.store.sessions.get(row.id)
+        assert stored is not None
+        assert stored.invocation_hash == invocation_hash(mine), "an opening changes nothing of what is kept"
 
 
 async def test_a_session_without_an_invocation_takes_that_of_each_opening() -> None:

@@ -114,7 +114,10 @@ def test_a_package_that_cannot_be_imported_keeps_out_only_itself(install: Instal
     install("raise RuntimeError('not today')", "[capset.capabilities]\na = thirdparty:a\nb = thirdparty:b\n")
     registry = Registry.installed()
     assert set(registry.capabilities) == BUILT_IN
-    assert [(one.entry_point, "not today" in one.message) for one in registry.problems] == [("a", True), ("b", True)]
+    assert [(problem.entry_point, "not today" in problem.message) for problem in registry.problems] == [
+        ("a", True),
+        ("b", True),
+    ]
 
 
 @pytest.mark.spec("P1")
@@ -182,7 +185,7 @@ def test_a_package_that_would_end_its_host_keeps_out_only_itself(install: Instal
     install("import sys; sys.exit(7)", "[capset.capabilities]\nweather = thirdparty:weather\n")
     registry = Registry.installed()
     assert set(registry.capabilities) >= BUILT_IN
-    assert [(one.entry_point, one.message) for one in registry.problems] == [
+    assert [(problem.entry_point, problem.message) for problem in registry.problems] == [
         ("weather", "SystemExit while loading thirdparty:weather: 7")
     ]
 
@@ -199,12 +202,12 @@ def test_an_alias_is_its_capability_s_other_name() -> None:
 
 @pytest.mark.spec("C10")
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "message"),
     [
         (Capability("mem"), "'memory' has the alias 'mem', which is the name of capability 'mem'"),
         (Capability("zoo", aliases=["mem"]), "'zoo' has the alias 'mem', which is an alias of capability 'memory'"),
     ],
 )
-def test_an_alias_that_is_another_s_name_too_is_refused_naming_both(other: Capability, told: str) -> None:
-    with pytest.raises(CapabilityConflict, match=told):
+def test_an_alias_that_is_another_s_name_too_is_refused_naming_both(other: Capability, message: str) -> None:
+    with pytest.raises(CapabilityConflict, match=message):
         Registry.of([Capability("memory", aliases=["mem"]), other])

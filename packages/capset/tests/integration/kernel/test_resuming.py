@@ -54,8 +54,8 @@ async def test_calls_go_by_the_envelope_and_are_on_record(store: str) -> None:
         session = await resumed(kernel, agent, envelope)
         assert await session.call(ONE, number=3) == 6
         assert await session.call(TWO) == 2
-        found = await session.try_message(session.message("notes.one", {"number": 2}))
-        assert found.data == 4
+        result = await session.try_message(session.message("notes.one", {"number": 2}))
+        assert result.data == 4
         for record in await records_of(kernel.audit):
             assert record.runtime_hash == envelope.link.runtime_hash
             assert record.prompt_hash == envelope.link.prompt_hash
@@ -68,8 +68,8 @@ async def test_what_was_not_in_play_then_is_not_there(store: str) -> None:
         session = await resumed(kernel, agent, await kept(agent, principal=NOBODY))
         assert await session.call(ONE) == 2
         for name in ("two", "notes.two"):
-            found = await session.try_message(session.message(name, {}))
-            assert isinstance(found.error, NotFound)
+            result = await session.try_message(session.message(name, {}))
+            assert isinstance(result.error, NotFound)
 
 
 async def test_a_permission_that_is_gone_refuses_the_call(store: str) -> None:
@@ -82,56 +82,58 @@ async def test_a_permission_that_is_gone_refuses_the_call(store: str) -> None:
 
 
 async def test_a_policy_of_the_snapshot_holds_to_what_it_said_then(store: str) -> None:
-    held, live = Counted("held", ask("sure?"), binding="snapshot"), Counted("live")
-    agent = agent_of(ONE, policies=[held.policy, live.policy])
+    bound, live = Counted("held", ask("sure?"), binding="snapshot"), Counted("live")
+    agent = agent_of(ONE, policies=[bound.policy, live.policy])
     envelope = await kept(agent)
-    held.answer = True
+    bound.answer = True
     async with Kernel(store=store) as kernel:
         session = (await resumed(kernel, agent, envelope)).options(approvals="defer")
         with pytest.raises(ApprovalRequired, match=r"sure\?"):
             await session.call(ONE)
-        assert (held.asked, live.asked) == (1, 2)
+        assert (bound.asked, live.asked) == (1, 2)
         live.answer = deny("closed")
         with pytest.raises(PermissionDenied, match="closed"):
             await session.call(ONE)
-    held, live = Counted("held", binding="snapshot"), Counted("live")
-    agent = agent_of(ONE, policies=[held.policy, live.policy])
+    bound, live = Counted("held", binding="snapshot"), Counted("live")
+    agent = agent_of(ONE, policies=[bound.policy, live.policy])
     envelope = await kept(agent)
-    held.answer = deny("no")
+    bound.answer = deny("no")
     async with Kernel(store=store) as kernel:
         session = await resumed(kernel, agent, envelope)
         assert await session.call(ONE) == 2, "what it would say today is not asked"
-        assert held.asked == 1
+        assert bound.asked == 1
 
 
 @pytest.mark.spec("F19")
 @pytest.mark.parametrize(
-    ("mode", "answer", "is_allowed", "asked"),
+    ("mode", "answer", "is_allowed", "expected_calls"),
     [
         ("authoritative", True, False, 0),
         ("hint", True, True, 1),
         ("hint", False, False, 1),
     ],
 )
-async def test_a_result_that_is_missing(store: str, mode: Any, answer: bool, is_allowed: bool, asked: int) -> None:
+async def test_a_result_that_is_missing(
+    store: str, mode: Any, answer: bool, is_allowed: bool, expected_calls: int
+) -> None:
     new = Counted("new", answer, binding="snapshot")
     envelope = await kept(agent_of(ONE), policy_mode=mode)
     agent = agent_of(ONE, policies=[new.policy])
     async with Kernel(store=store) as kernel:
         session = await resumed(kernel, agent, envelope)
-        found = await session.try_call(ONE)
-        assert found.success is is_allowed
-        assert isinstance(found.error, PermissionDenied) is not is_allowed
-        assert new.asked == asked
+        result = await session.try_call(ONE)
+        assert result.success is is_allowed
+        assert isinstance(result.error, PermissionDenied) is not is_allowed
+        assert new.asked == expected_calls
 
 
 async def test_single_tools_are_called_through_the_same_road(store: str) -> None:
     agent = Agent("librarian", uses=[Capability("notes", tools=[ONE]).with_names(prefix="n_")])
     async with Kernel(store=store) as kernel:
         session = await resumed(kernel, agent, await kept(agent), bind={"n_one": ONE})
-        found = await session.try_message(session.message("n_one", {"number": "x"}))
-        assert found.error is not None
-        assert found.error.code == "invalid_arguments"
+        result = await session.try_message(session.message("n_one", {"number": "x"}))
+        assert result.error is not None
+        assert result.error.code == "invalid_arguments"
         assert await session.call(ONE, number=5) == 10
         (done,) = await records_of(kernel.audit, outcome="succeeded")
         assert done.tool == "n_one"
@@ -152,14 +154,16 @@ async def test_dynamic_uses_add_nothing_to_what_is_kept(store: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "who", [Principal("bob"), Principal("ada", org="acme"), Principal("ada", kind="agent")], ids=["id", "org", "kind"]
+    "principal",
+    [Principal("bob"), Principal("ada", org="acme"), Principal("ada", kind="agent")],
+    ids=["id", "org", "kind"],
 )
-async def test_nobody_resumes_the_session_of_another(store: str, who: Principal) -> None:
+async def test_nobody_resumes_the_session_of_another(store: str, principal: Principal) -> None:
     agent = agent_of(ONE)
     envelope = await kept(agent)
     async with Kernel(store=store) as kernel:
         row = kernel.new_session(agent, ANYONE)
         await kernel.store.sessions.create(row)
-        snapshot = await hydrate(envelope, agent, principal=who)
+        snapshot = await hydrate(envelope, agent, principal=principal)
         with pytest.raises(NotFound, match="there is no session"):
             kernel.resume(row, snapshot)

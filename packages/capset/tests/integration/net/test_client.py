@@ -18,13 +18,13 @@ from tests.helpers.net.support import PUBLIC, Asked, Bottle, Names, answer, fetc
 LOCAL = HttpClient(allow=["127.0.0.1"])
 
 
-async def stall(asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def stall(request: Asked, writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nthe beginning")
     await writer.drain()
     await asyncio.sleep(3_600)
 
 
-async def silence(asked: Asked, writer: asyncio.StreamWriter) -> None:
+async def silence(request: Asked, writer: asyncio.StreamWriter) -> None:
     await asyncio.sleep(3_600)
 
 
@@ -50,7 +50,7 @@ async def test_every_hop_is_looked_up_and_checked_again() -> None:
     assert refused.value.code == "address_refused"
     assert names.asked == ["shop.example", "shop.example"]
     assert bottle.dialled == [(PUBLIC, 80)]
-    assert [asked.target for asked in site.asked] == ["/"]
+    assert [request.target for request in site.asked] == ["/"]
 
 
 @pytest.mark.spec("G29")
@@ -73,10 +73,10 @@ async def test_the_next_address_is_tried_where_one_does_not_answer() -> None:
     assert bottle.dialled == [("8.8.8.8", 80), (PUBLIC, 80)]
 
 
-@pytest.mark.parametrize("known", [{}, {"shop.example": [[]]}])
-async def test_a_name_without_addresses_is_unknown(known: dict[str, list[list[str]]]) -> None:
+@pytest.mark.parametrize("addresses", [{}, {"shop.example": [[]]}])
+async def test_a_name_without_addresses_is_unknown(addresses: dict[str, list[list[str]]]) -> None:
     with pytest.raises(ToolError) as refused:
-        await fetched(HttpClient(resolver=Names(known)), "http://shop.example/")
+        await fetched(HttpClient(resolver=Names(addresses)), "http://shop.example/")
     assert refused.value.code == "unknown_host"
 
 
@@ -122,15 +122,15 @@ async def test_redirects_are_bounded() -> None:
 @pytest.mark.spec("G29")
 async def test_credentials_stay_with_the_origin_that_they_were_for() -> None:
     headers = {"Authorization": "Bearer x", "Cookie": "a=b", "X-Api-Key": "k", "Accept": "text/plain"}
-    async with server() as one, server() as two:
-        one.pages |= {"/": redirect("/same"), "/same": redirect(two.url("/other")), "/back": answer()}
-        two.pages |= {"/other": redirect(one.url("/back"))}
-        await fetched(LOCAL, one.url(), headers=headers)
-    sent = {asked.target: asked.headers for asked in one.asked + two.asked}
+    async with server() as first, server() as two:
+        first.pages |= {"/": redirect("/same"), "/same": redirect(two.url("/other")), "/back": answer()}
+        two.pages |= {"/other": redirect(first.url("/back"))}
+        await fetched(LOCAL, first.url(), headers=headers)
+    sent = {request.target: request.headers for request in first.asked + two.asked}
     secrets = {"authorization", "cookie", "x-api-key"}
     assert secrets <= set(sent["/"]) & set(sent["/same"])
     assert not secrets & (set(sent["/other"]) | set(sent["/back"]))
-    assert all(told["accept"] == "text/plain" for told in sent.values())
+    assert all(fields["accept"] == "text/plain" for fields in sent.values())
 
 
 async def test_head_has_no_body() -> None:
@@ -152,7 +152,7 @@ async def test_a_body_is_cut_at_its_cap_and_a_bomb_too() -> None:
 
 
 async def test_a_body_without_end_is_cut() -> None:
-    async def endless(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def endless(request: Asked, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         while True:
             writer.write(b"400\r\n" + b"x" * 1024 + b"\r\n")
@@ -237,7 +237,7 @@ async def test_a_timeout_within_a_body_does_not_cut_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "response",
     [
         b"",
         b"SSH-2.0-OpenSSH\r\n",
@@ -249,11 +249,11 @@ async def test_a_timeout_within_a_body_does_not_cut_it() -> None:
     ],
     ids=["nothing", "ssh", "half", "chunks", "upgrade", "lengths", "gzip"],
 )
-async def test_what_breaks_off_or_is_no_http_is_told(said: bytes) -> None:
-    async with server({"/": said}) as site:
-        with pytest.raises(TransientError) as told:
+async def test_what_breaks_off_or_is_no_http_is_told(response: bytes) -> None:
+    async with server({"/": response}) as site:
+        with pytest.raises(TransientError) as raised:
             await fetched(LOCAL, site.url())
-    assert told.value.code == "unreachable"
+    assert raised.value.code == "unreachable"
 
 
 @pytest.mark.parametrize(
@@ -261,16 +261,16 @@ async def test_what_breaks_off_or_is_no_http_is_told(said: bytes) -> None:
 )
 async def test_headers_without_end_are_told(headers: bytes) -> None:
     async with server({"/": b"HTTP/1.1 200 OK\r\n" + headers}) as site:
-        with pytest.raises(ToolError, match="more than 100 KiB") as told:
+        with pytest.raises(ToolError, match="more than 100 KiB") as raised:
             await fetched(LOCAL, site.url())
-    assert told.value.code == "headers_too_long"
+    assert raised.value.code == "headers_too_long"
 
 
 @pytest.mark.spec("G29", "T27")
 async def test_interim_answers_without_end_are_told() -> None:
     hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n"
 
-    async def endless(asked: Asked, writer: asyncio.StreamWriter) -> None:
+    async def endless(request: Asked, writer: asyncio.StreamWriter) -> None:
         while True:
             writer.write(hints * 100)
             await writer.drain()
@@ -278,9 +278,9 @@ async def test_interim_answers_without_end_are_told() -> None:
     few, more = hints * 8 + answer(body=b"hello"), hints * 9 + answer(body=b"hello")
     async with server({"/": endless, "/few": few, "/more": more}) as site:
         for target in ("/", "/more"):
-            with pytest.raises(ToolError, match="more than 8 interim answers") as told:
+            with pytest.raises(ToolError, match="more than 8 interim answers") as raised:
                 await fetched(LOCAL, site.url(target))
-            assert (told.value.code, told.value.status) == ("too_many_interim", 502)
+            assert (raised.value.code, raised.value.status) == ("too_many_interim", 502)
         _, body = await fetched(LOCAL, site.url("/few"))
     assert body.data == b"hello"
 
@@ -315,9 +315,9 @@ async def test_nobody_at_a_port_is_told() -> None:
 
 async def test_an_encoding_that_nobody_asked_for_is_told() -> None:
     async with server({"/": answer(body=b"x", content_encoding="gzip, br")}) as site:
-        with pytest.raises(ToolError) as told:
+        with pytest.raises(ToolError) as raised:
             await fetched(LOCAL, site.url())
-    assert told.value.code == "bad_encoding"
+    assert raised.value.code == "bad_encoding"
 
 
 @pytest.mark.spec("G29")
@@ -340,7 +340,7 @@ async def test_nothing_is_kept_between_requests() -> None:
     async with server({"/": answer(set_cookie="a=b")}) as site:
         await fetched(LOCAL, site.url())
         await fetched(LOCAL, site.url())
-    assert all("cookie" not in asked.headers for asked in site.asked)
+    assert all("cookie" not in request.headers for request in site.asked)
 
 
 @pytest.mark.spec("M9")
@@ -373,4 +373,4 @@ async def test_a_body_is_sent_whole_and_once() -> None:
         ("DELETE", 0),
         ("GET", 0),
     ]
-    assert [one.get("content-length") for _, one, _ in got] == ["100000", "0", None, None]
+    assert [fields.get("content-length") for _, fields, _ in got] == ["100000", "0", None, None]

@@ -59,13 +59,13 @@ class Scripted(Listener):
 
 @asynccontextmanager
 async def scripted(*answers: Sequence[Part], tls: ssl.SSLContext | None = None) -> AsyncGenerator[Scripted]:
-    there = Scripted(list(answers))
-    async with listening(there, tls):
-        yield there
+    server = Scripted(list(answers))
+    async with listening(server, tls):
+        yield server
 
 
-def pool_of(there: Scripted) -> CheckedPool:
-    return CheckedPool(CheckedNetwork(Names({}), Allowed.read([f"127.0.0.1:{there.port}"])), trusted_tls)
+def pool_of(server: Scripted) -> CheckedPool:
+    return CheckedPool(CheckedNetwork(Names({}), Allowed.read([f"127.0.0.1:{server.port}"])), trusted_tls)
 
 
 async def sent(
@@ -98,58 +98,58 @@ async def sent(
 async def test_a_response_is_read_to_its_end_and_its_connection_kept_if_another_may_follow(
     answer: Sequence[Part], is_kept: bool
 ) -> None:
-    async with scripted(answer) as there:
-        pool = pool_of(there)
-        assert await sent(pool, there.port) == (200, b"hello")
-        assert await sent(pool, there.port) == (200, b"hello"), "nobody asked for what followed the first"
-        assert there.requests[0] == b"POST /mcp HTTP/1.1\r\nhost: here\r\ncontent-length: 2\r\n\r\n{}"
-        assert there.connections == (1 if is_kept else 2)
+    async with scripted(answer) as server:
+        pool = pool_of(server)
+        assert await sent(pool, server.port) == (200, b"hello")
+        assert await sent(pool, server.port) == (200, b"hello"), "nobody asked for what followed the first"
+        assert server.requests[0] == b"POST /mcp HTTP/1.1\r\nhost: here\r\ncontent-length: 2\r\n\r\n{}"
+        assert server.connections == (1 if is_kept else 2)
         await pool.aclose()
 
 
 async def test_what_comes_or_ends_while_a_connection_is_idle_ends_its_use() -> None:
     for after in (EVIL, None):
-        async with scripted([HELLO, 0.05, after, 5.0], [HELLO]) as there:
-            pool = pool_of(there)
-            assert await sent(pool, there.port) == (200, b"hello")
+        async with scripted([HELLO, 0.05, after, 5.0], [HELLO]) as server:
+            pool = pool_of(server)
+            assert await sent(pool, server.port) == (200, b"hello")
             await asyncio.sleep(0.3)
-            assert await sent(pool, there.port) == (200, b"hello")
-            assert there.connections == 2
+            assert await sent(pool, server.port) == (200, b"hello")
+            assert server.connections == 2
             await pool.aclose()
 
 
 async def test_a_caller_that_leaves_closes_its_connection_and_no_other() -> None:
-    async with scripted([5.0], [HELLO]) as there:
-        pool = pool_of(there)
-        leaving = asyncio.create_task(sent(pool, there.port))
-        await until(lambda: there.requests)
-        assert await sent(pool, there.port) == (200, b"hello")
+    async with scripted([5.0], [HELLO]) as server:
+        pool = pool_of(server)
+        leaving = asyncio.create_task(sent(pool, server.port))
+        await until(lambda: server.requests)
+        assert await sent(pool, server.port) == (200, b"hello")
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leaving
-        assert await sent(pool, there.port) == (200, b"hello")
-        await until(lambda: there.left)
-        assert (there.left, there.connections) == (1, 2)
+        assert await sent(pool, server.port) == (200, b"hello")
+        await until(lambda: server.left)
+        assert (server.left, server.connections) == (1, 2)
         await pool.aclose()
 
 
 async def test_so_many_requests_run_at_once_and_others_wait() -> None:
-    async with scripted([0.05, HELLO]) as there:
-        pool = pool_of(there)
-        wanted = [(200, b"hello")] * 3 * MAX_CONNECTIONS
-        assert await asyncio.gather(*(sent(pool, there.port) for _ in wanted)) == wanted
-        assert there.connections == MAX_CONNECTIONS
+    async with scripted([0.05, HELLO]) as server:
+        pool = pool_of(server)
+        expected = [(200, b"hello")] * 3 * MAX_CONNECTIONS
+        assert await asyncio.gather(*(sent(pool, server.port) for _ in expected)) == expected
+        assert server.connections == MAX_CONNECTIONS
         await pool.aclose()
 
 
 async def test_a_request_that_waits_too_long_for_others_was_not_sent() -> None:
-    async with scripted([5.0]) as there:
-        pool = pool_of(there)
-        running = [asyncio.create_task(sent(pool, there.port)) for _ in range(MAX_CONNECTIONS)]
-        await until(lambda: len(there.requests) == MAX_CONNECTIONS)
+    async with scripted([5.0]) as server:
+        pool = pool_of(server)
+        running = [asyncio.create_task(sent(pool, server.port)) for _ in range(MAX_CONNECTIONS)]
+        await until(lambda: len(server.requests) == MAX_CONNECTIONS)
         with pytest.raises(NotSent) as busy:
-            await sent(pool, there.port, pool_timeout=0.05)
-        assert (busy.value.code, len(there.requests)) == (BUSY, MAX_CONNECTIONS)
+            await sent(pool, server.port, pool_timeout=0.05)
+        assert (busy.value.code, len(server.requests)) == (BUSY, MAX_CONNECTIONS)
         await pool.aclose()
         await asyncio.wait(running)
         assert all(isinstance(task.exception(), TransientError) for task in running)
@@ -163,42 +163,42 @@ async def test_a_connection_that_is_made_while_its_pool_closes_is_not_used() -> 
         await goes_on.wait()
         return ["127.0.0.1"]
 
-    async with scripted([HELLO]) as there:
-        pool = CheckedPool(CheckedNetwork(resolver, Allowed.read([f"shop.example:{there.port}"])), trusted_tls)
-        late = asyncio.create_task(sent(pool, there.port, "shop.example"))
+    async with scripted([HELLO]) as server:
+        pool = CheckedPool(CheckedNetwork(resolver, Allowed.read([f"shop.example:{server.port}"])), trusted_tls)
+        late = asyncio.create_task(sent(pool, server.port, "shop.example"))
         await looking.wait()
         await pool.aclose()
         goes_on.set()
         with pytest.raises(NotSent):
             await late
-        assert there.requests == []
+        assert server.requests == []
 
 
 async def test_closing_ends_what_runs() -> None:
-    async with scripted([5.0]) as there:
-        pool = pool_of(there)
-        running = asyncio.create_task(sent(pool, there.port))
-        await until(lambda: there.requests)
+    async with scripted([5.0]) as server:
+        pool = pool_of(server)
+        running = asyncio.create_task(sent(pool, server.port))
+        await until(lambda: server.requests)
         await pool.aclose()
         with pytest.raises(TransientError):
             await running
         with pytest.raises(TransientError):
-            await sent(pool, there.port)
-        assert there.connections == 1
+            await sent(pool, server.port)
+        assert server.connections == 1
 
 
 @pytest.mark.spec("M2")
 async def test_each_connection_is_to_an_address_that_was_checked_for_it() -> None:
-    async with scripted([HELLO.replace(b"\r\n", b"\r\nconnection: close\r\n", 1)]) as there:
+    async with scripted([HELLO.replace(b"\r\n", b"\r\nconnection: close\r\n", 1)]) as server:
         names = Names({"shop.example": [["127.0.0.1"]]})
-        pool = CheckedPool(CheckedNetwork(names, Allowed.read([f"shop.example:{there.port}"])), trusted_tls)
-        assert await sent(pool, there.port, "shop.example") == (200, b"hello")
+        pool = CheckedPool(CheckedNetwork(names, Allowed.read([f"shop.example:{server.port}"])), trusted_tls)
+        assert await sent(pool, server.port, "shop.example") == (200, b"hello")
         names.known["shop.example"] = [["127.0.0.1", "169.254.169.254"]]
         with pytest.raises(ToolError) as refused:
-            await sent(pool, there.port, "shop.example")
-        assert (refused.value.code, there.connections) == ("address_refused", 1)
+            await sent(pool, server.port, "shop.example")
+        assert (refused.value.code, server.connections) == ("address_refused", 1)
         with pytest.raises(ToolError) as unknown:
-            await sent(pool, there.port, "nobody.example")
+            await sent(pool, server.port, "nobody.example")
         assert unknown.value.code == "unknown_host"
         await pool.aclose()
 
@@ -206,17 +206,17 @@ async def test_each_connection_is_to_an_address_that_was_checked_for_it() -> Non
 @pytest.mark.spec("M2")
 async def test_tls_is_spoken_with_the_name_of_the_url(tmp_path: Path) -> None:
     tls = Tls(tmp_path, "localhost")
-    async with scripted([HELLO], tls=tls.server) as there:
+    async with scripted([HELLO], tls=tls.server) as server:
 
         def network() -> CheckedNetwork:
-            return CheckedNetwork(Names({"localhost": [["127.0.0.1"]]}), Allowed.read([f"localhost:{there.port}"]))
+            return CheckedNetwork(Names({"localhost": [["127.0.0.1"]]}), Allowed.read([f"localhost:{server.port}"]))
 
         pool = CheckedPool(network(), lambda: tls.client)
         for _ in range(2):
-            assert await sent(pool, there.port, "localhost", "https") == (200, b"hello")
-        assert (tls.named, there.connections) == (["localhost"], 1)
+            assert await sent(pool, server.port, "localhost", "https") == (200, b"hello")
+        assert (tls.named, server.connections) == (["localhost"], 1)
         await pool.aclose()
         strangers = CheckedPool(network(), trusted_tls)
         with pytest.raises(ToolError, match="certificate"):
-            await sent(strangers, there.port, "localhost", "https")
+            await sent(strangers, server.port, "localhost", "https")
         await strangers.aclose()

@@ -56,9 +56,9 @@ async def test_a_proxy_may_be_spoken_to_by_tls_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("status", "error", "code"), [(407, ToolError, "proxy_refused"), (502, TransientError, None)])
 async def test_a_proxy_that_does_not_lead_there_says_so(status: int, error: type[ToolError], code: str | None) -> None:
     async with server() as site, proxy_to(site.port, status) as proxy:
-        with pytest.raises(error, match=rf"does not lead to 'shop\.example:443': it answered {status}") as told:
+        with pytest.raises(error, match=rf"does not lead to 'shop\.example:443': it answered {status}") as raised:
             await fetched(HttpClient(proxies=proxy.proxies()), "https://shop.example/")
-    assert told.value.code == (code or "unreachable")
+    assert raised.value.code == (code or "unreachable")
     with pytest.raises(TransientError, match=r"The proxy '127\.0\.0\.1' cannot be reached"):
         await fetched(HttpClient(proxies=proxy.proxies()), "https://shop.example/")
     assert site.asked == []
@@ -115,8 +115,8 @@ def test_no_proxy_names_what_is_reached_without_one(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("https_proxy", "proxy.internal:3128")
     monkeypatch.setenv("NO_PROXY", no_proxy)
-    found = environment_proxy("https", host, 443)
-    assert found == (None if is_direct else Proxy("http", "proxy.internal", 3128))
+    proxy = environment_proxy("https", host, 443)
+    assert proxy == (None if is_direct else Proxy("http", "proxy.internal", 3128))
     assert environment_proxy("http", "shop.example", 80) is None
 
 

@@ -19,9 +19,9 @@ from capset.net.client import HttpClient
 
 
 async def test_a_name_of_this_machine_has_its_addresses_once() -> None:
-    found = await system_resolver("localhost")
-    assert {"127.0.0.1", "::1"} >= set(found) > set()
-    assert len(found) == len(set(found))
+    addresses = await system_resolver("localhost")
+    assert {"127.0.0.1", "::1"} >= set(addresses) > set()
+    assert len(addresses) == len(set(addresses))
 
 
 @pytest.mark.parametrize("name", ["nothing.invalid", "a" * 64 + ".invalid", "ü" * 64])

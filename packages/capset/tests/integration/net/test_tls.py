@@ -66,13 +66,15 @@ async def test_a_server_that_speaks_no_tls_is_told(tls: Tls) -> None:
     assert refused.value.code == "tls_failed"
 
 
-@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhalf"], ids=["before", "within"])
+@pytest.mark.parametrize(
+    "response", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\nhalf"], ids=["before", "within"]
+)
 @pytest.mark.parametrize(
     "broken", [b"\x17\x03\x03\x00\x20" + b"x" * 32, b"plain text"], ids=["a wrong record", "no record"]
 )
-async def test_tls_that_breaks_after_its_handshake_is_told(tls: Tls, said: bytes, broken: bytes) -> None:
-    async def page(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        writer.write(said)
+async def test_tls_that_breaks_after_its_handshake_is_told(tls: Tls, response: bytes, broken: bytes) -> None:
+    async def page(request: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(response)
         await writer.drain()
         os.write(writer.get_extra_info("socket").fileno(), broken)
         await asyncio.sleep(5)
@@ -80,9 +82,9 @@ async def test_tls_that_breaks_after_its_handshake_is_told(tls: Tls, said: bytes
     names = Names({"shop.example": [[PUBLIC]]})
     async with server({"/": page}, tls.server) as site:
         client = HttpClient(resolver=names, network=Bottle(site.port), tls=tls.client)
-        with pytest.raises(TransientError) as told:
+        with pytest.raises(TransientError) as raised:
             await fetched(client, "https://shop.example/")
-    assert told.value.code == "unreachable"
+    assert raised.value.code == "unreachable"
 
 
 @pytest.mark.spec("M104")

@@ -31,7 +31,7 @@ def nested(levels: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "message"),
     [
         ({"type": "objekt"}, "it is no JSON Schema: type: Input should be one of:"),
         (
@@ -55,10 +55,10 @@ def nested(levels: int) -> dict[str, Any]:
         ([], "a JSON Schema was expected, as a mapping; got list"),
         ({"$schema": "https://example.org/own"}, "its JSON Schema refers to 'https://example.org/own', which is not"),
     ],
-    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
+    ids=lambda parameter: parameter if isinstance(parameter, str) else type(parameter).__name__,
 )
-def test_what_is_no_json_schema(schema: Any, told: str) -> None:
-    assert refused(schema).startswith(told)
+def test_what_is_no_json_schema(schema: Any, message: str) -> None:
+    assert refused(schema).startswith(message)
 
 
 def test_as_deep_as_may_be() -> None:
@@ -75,7 +75,7 @@ class Listening:
 def listening() -> Generator[Listening]:
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            there.seen.append(self.path)
+            listener.seen.append(self.path)
             self.send_response(200)
             self.end_headers()
             self.wfile.write(b'{"type": "integer"}')
@@ -84,11 +84,11 @@ def listening() -> Generator[Listening]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
-    there = Listening(f"http://127.0.0.1:{server.server_port}")
+    listener = Listening(f"http://127.0.0.1:{server.server_port}")
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield there
+        yield listener
     finally:
         server.shutdown()
         thread.join()
@@ -114,9 +114,9 @@ def listening() -> Generator[Listening]:
     ids=str,
 )
 def test_nothing_is_fetched_from_the_network(leading: Any) -> None:
-    with listening() as there:
-        message = refused(filled(leading, there.address))
-        assert there.seen == []
+    with listening() as listener:
+        message = refused(filled(leading, listener.address))
+        assert listener.seen == []
     assert "which is not inside it" in message or "leads to nothing inside the document" in message
 
 
@@ -140,13 +140,13 @@ def test_no_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_data_that_looks_like_a_reference_is_data() -> None:
-    with listening() as there:
-        away = {"$ref": f"{there.address}/x"}
+    with listening() as listener:
+        away = {"$ref": f"{listener.address}/x"}
         schema = compile_own_schema("it", {"const": away, "default": away, "enum": [away], "x-mine": away})
         assert schema.check(away) == away
         properties = compile_own_schema("it", {"properties": {"$ref": {"type": "string"}}})
         assert properties.check(away) == away
-        assert there.seen == []
+        assert listener.seen == []
 
 
 def test_a_reference_to_nothing_is_named() -> None:
@@ -262,7 +262,7 @@ def test_nor_to_try_options_that_nothing_tells_apart() -> None:
 
 
 def test_a_dialect_inside_is_not_fetched() -> None:
-    with listening() as there:
-        inner = {"$id": f"{there.address}/a", "$schema": f"{there.address}/x", "type": "integer"}
+    with listening() as listener:
+        inner = {"$id": f"{listener.address}/a", "$schema": f"{listener.address}/x", "type": "integer"}
         compile_own_schema("it", {"$ref": "#/$defs/a", "$defs": {"a": inner}})
-        assert there.seen == []
+        assert listener.seen == []

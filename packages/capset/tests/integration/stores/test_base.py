@@ -18,7 +18,7 @@ def test_a_scheme_leads_to_its_store() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("sqlit:///a.db", "unknown store 'sqlit'; did you mean 'sqlite'?"),
         ("a.db", "a store is named by a URL; got 'a.db'"),
@@ -26,10 +26,10 @@ def test_a_scheme_leads_to_its_store() -> None:
         ("memory://x", "the store 'memory://x' has a name or options"),
     ],
 )
-def test_a_url_that_leads_nowhere_is_refused(url: str, said: str) -> None:
+def test_a_url_that_leads_nowhere_is_refused(url: str, message: str) -> None:
     with pytest.raises(DefinitionError) as failure:
         make_store(url)
-    assert failure.value.message.startswith(said)
+    assert failure.value.message.startswith(message)
     assert failure.value.hint
 
 
@@ -47,7 +47,7 @@ def test_a_query_for_what_no_database_can_hold_is_refused(name: str) -> None:
 
 @pytest.mark.realtime
 def test_a_store_in_memory_loads_no_database() -> None:
-    made = "from capset.stores.base import make_store; make_store('memory://')"
-    script = f"import sys; {made}; print('sqlalchemy' in sys.modules)"
+    code = "from capset.stores.base import make_store; make_store('memory://')"
+    script = f"import sys; {code}; print('sqlalchemy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -48,9 +48,9 @@ class Turn:
         session = None if self.session is None else f"session-{self.session}"
         link = replace(link_row(f"link-{self.link}", session=session, org=org), agent_id=f"agent-{self.agent}")
         link = replace(link, runtime_hash=f"{self.runtime:064x}")
-        own = None if self.envelope is None else replace(envelope_row(f"id-{self.envelope}", link.id), org=org)
-        payloads = [replace(payload_row(one), org=org, payload=str(text)) for one, text in self.payloads]
-        return link, own, payloads
+        envelope = None if self.envelope is None else replace(envelope_row(f"id-{self.envelope}", link.id), org=org)
+        payloads = [replace(payload_row(number), org=org, payload=str(text)) for number, text in self.payloads]
+        return link, envelope, payloads
 
 
 TURNS = st.lists(
@@ -83,11 +83,11 @@ class Model:
         self, link: LinkRow, envelope: EnvelopeRow | None, payloads: Sequence[PayloadRow]
     ) -> TransitionRow | str | None:
         """Return the transition, or why the turn is refused."""
-        if link.id in [one.id for one in self.links]:
+        if link.id in [other.id for other in self.links]:
             return f"there is a link {link.id!r} already"
-        if envelope and envelope.id in [one.id for one in self.envelopes]:
+        if envelope and envelope.id in [other.id for other in self.envelopes]:
             return f"there is an envelope {envelope.id!r} already"
-        before = [one for one in self.links if one.session == link.session and link.session is not None]
+        before = [other for other in self.links if other.session == link.session and link.session is not None]
         self.links.append(link)
         self.envelopes += [envelope] if envelope else []
         for row in payloads:
@@ -120,14 +120,14 @@ def opened(*stores: Store) -> Generator[Stores]:
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Generator[Stores]:
     file = tmp_path_factory.mktemp("lineage") / "a.db"
-    with opened(make_store("memory://"), make_store(f"sqlite:///{file}")) as found:
-        yield found
+    with opened(make_store("memory://"), make_store(f"sqlite:///{file}")) as opened_stores:
+        yield opened_stores
 
 
 @pytest.fixture(scope="module")
 def server(postgres: Server) -> Generator[Stores]:
-    with postgres.database() as url, opened(open_postgres(url)) as found:
-        yield found
+    with postgres.database() as url, opened(open_postgres(url)) as opened_stores:
+        yield opened_stores
 
 
 async def run_turns(store: Store, turns: list[Turn]) -> None:
@@ -143,16 +143,16 @@ async def run_turns(store: Store, turns: list[Turn]) -> None:
         else:
             assert await lineage.record_turn(link, envelope, reason="why", payloads=payloads) == expected
     for session in ("session-0", "session-1"):
-        own = [link for link in model.links if link.session == session]
-        assert await lineage.latest_link(org, session) == (own[-1] if own else None)
-        moved = tuple(one for one in model.transitions if one.session == session)
+        links = [link for link in model.links if link.session == session]
+        assert await lineage.latest_link(org, session) == (links[-1] if links else None)
+        moved = tuple(transition for transition in model.transitions if transition.session == session)
         assert await lineage.transitions(org, session) == moved
     for number in range(10):
-        kept = [one for one in model.envelopes if one.id == f"id-{number}"]
-        assert await lineage.envelope(org, f"id-{number}") == (kept[0] if kept else None)
+        matching = [stored for stored in model.envelopes if stored.id == f"id-{number}"]
+        assert await lineage.envelope(org, f"id-{number}") == (matching[0] if matching else None)
     for link in model.links:
         assert await lineage.link(org, link.id) == link
-        of_link = [one for one in model.envelopes if one.link == link.id]
+        of_link = [stored for stored in model.envelopes if stored.link == link.id]
         assert await lineage.envelope_of(org, link.id) == (of_link[0] if of_link else None)
     for number in range(4):
         row = payload_row(number)
@@ -160,8 +160,12 @@ async def run_turns(store: Store, turns: list[Turn]) -> None:
     for agent in (None, "agent-0", "agent-1"):
         for session in (None, "session-0"):
             assert await pages(store, org, agent, session) == sorted(
-                [one for one in model.links if agent in (None, one.agent_id) and session in (None, one.session)],
-                key=lambda one: one.id,
+                [
+                    candidate
+                    for candidate in model.links
+                    if agent in (None, candidate.agent_id) and session in (None, candidate.session)
+                ],
+                key=lambda candidate: candidate.id,
                 reverse=True,
             )
 
@@ -185,44 +189,46 @@ def test_turns_leave_on_a_server_what_the_model_says(server: Stores, turns: list
 
 async def pages(store: Store, org: str, agent: str | None, session: str | None) -> list[LinkRow]:
     """Return all links of a query, three at a time."""
-    found: list[LinkRow] = []
+    links: list[LinkRow] = []
     before: str | None = None
     while True:
         page = await store.lineage.links(LinkQuery(org, agent, session, limit=3, before=before))
-        found += page.items
+        links += page.items
         assert len(page.items) == 3 or page.next is None
         if page.next is None:
-            return found
+            return links
         before = page.next
 
 
-async def run_registrations(store: Store, given: list[tuple[int, int, int]]) -> None:
+async def run_registrations(store: Store, registrations: list[tuple[int, int, int]]) -> None:
     """Register in an org of its own, and find the latest of each agent."""
     org = f"org-{next(numbers)}"
     first: dict[tuple[str, str], RegistrationRow] = {}
     latest: dict[str, RegistrationRow] = {}
-    for number, (agent, static, name) in enumerate(given):
+    for number, (agent, static, name) in enumerate(registrations):
         row = RegistrationRow(
             f"id-{number}", org, f"agent-{agent}", f"name-{name}", f"{static:064x}", "jcs-1", f"{NOW}-{number}"
         )
-        there = first.setdefault((row.agent_id, row.static_hash), row)
-        latest[row.agent_id] = replace(there, agent_name=row.agent_name)
+        registered = first.setdefault((row.agent_id, row.static_hash), row)
+        latest[row.agent_id] = replace(registered, agent_name=row.agent_name)
         assert await store.lineage.register(row) == latest[row.agent_id]
-        for one in ("agent-0", "agent-1"):
-            assert await store.lineage.latest_registration(org, one) == latest.get(one)
+        for agent_id in ("agent-0", "agent-1"):
+            assert await store.lineage.latest_registration(org, agent_id) == latest.get(agent_id)
 
 
 @pytest.mark.spec("F29")
 @examples(25, 100)
 @given(REGISTRATIONS)
-def test_registrations_leave_what_the_model_says(stores: Stores, given: list[tuple[int, int, int]]) -> None:
+def test_registrations_leave_what_the_model_says(stores: Stores, registrations: list[tuple[int, int, int]]) -> None:
     for store in stores.all:
-        stores.runner.run(run_registrations(store, given))
+        stores.runner.run(run_registrations(store, registrations))
 
 
 @pytest.mark.spec("F29", "P30")
 @settings(max_examples=20, deadline=None)
 @given(REGISTRATIONS)
-def test_registrations_leave_on_a_server_what_the_model_says(server: Stores, given: list[tuple[int, int, int]]) -> None:
+def test_registrations_leave_on_a_server_what_the_model_says(
+    server: Stores, registrations: list[tuple[int, int, int]]
+) -> None:
     for store in server.all:
-        server.runner.run(run_registrations(store, given))
+        server.runner.run(run_registrations(store, registrations))

@@ -47,11 +47,11 @@ class Trio:
 def trio(tmp_path_factory: pytest.TempPathFactory, postgres: Server) -> Generator[Trio]:
     file = tmp_path_factory.mktemp("words") / "a.db"
     with postgres.database() as url, asyncio.Runner() as runner:
-        found = Trio(runner, (make_store("memory://"), make_store(f"sqlite:///{file}"), open_postgres(url)))
-        for store in found.stores:
+        opened_trio = Trio(runner, (make_store("memory://"), make_store(f"sqlite:///{file}"), open_postgres(url)))
+        for store in opened_trio.stores:
             runner.run(store.open())
-        yield found
-        for store in found.stores:
+        yield opened_trio
+        for store in opened_trio.stores:
             runner.run(store.close())
 
 
@@ -68,30 +68,32 @@ def test_stores_find_the_same(
 
     async def found_in(store: Store) -> list[list[DocumentRow]]:
         await asyncio.gather(*[store.documents.add(key, row) for row in rows])
-        await asyncio.gather(*[store.documents.delete(key, one) for one in gone])
+        await asyncio.gather(*[store.documents.delete(key, row_id) for row_id in gone])
         return [await store.documents.search(key, query, limit=limit) for query in queries]
 
     in_memory, in_file, on_server = [trio.runner.run(found_in(store)) for store in trio.stores]
     assert in_memory == in_file == on_server
-    left = {row.id: sorted(set(words(row.text))) for row in rows if row.id not in gone}
-    assert [[row.id for row in found] for found in in_file] == [best(query, left, limit) for query in queries]
+    remaining = {row.id: sorted(set(words(row.text))) for row in rows if row.id not in gone}
+    assert [[row.id for row in matches] for matches in in_file] == [best(query, remaining, limit) for query in queries]
 
 
 @settings(deadline=None)
 @given(st.text() | TEXTS)
 def test_words_are_made_of_letters_and_digits_and_stay_as_they_are(text: str) -> None:
-    found = words(text)
-    assert all(word.isalnum() and len(word) <= LONGEST for word in found)
-    assert words(" ".join(found)) == found
+    tokens = words(text)
+    assert all(word.isalnum() and len(word) <= LONGEST for word in tokens)
+    assert words(" ".join(tokens)) == tokens
     assert len(asked(text)) == len(set(asked(text))) <= ASKED
 
 
 @pytest.mark.nightly
 def test_every_letter_and_digit_can_be_found() -> None:
     def has_any(text: str) -> bool:  # a few Arabic letters are nothing but marks
-        return any(unicodedata.category(one)[0] in "LN" for one in unicodedata.normalize("NFKD", text))
+        return any(unicodedata.category(character)[0] in "LN" for character in unicodedata.normalize("NFKD", text))
 
-    assert [one for one in map(chr, range(sys.maxunicode + 1)) if has_any(one) != bool(words(one))] == []
+    assert [
+        character for character in map(chr, range(sys.maxunicode + 1)) if has_any(character) != bool(words(character))
+    ] == []
 
 
 @pytest.mark.parametrize(

@@ -53,20 +53,37 @@ def test_data_comes_up_through_every_kind_of_step_and_nothing_else_does() -> Non
     router = Router("routing", choose=lambda value: "yes", routes={"yes": user, "no": leaf(1)})
     inner = Sequencer("inner").then(router).tap(leaf(2)).parallel(leaf(3), leaf(4)).when(is_set, leaf(5), leaf(6))
     asking = Generator("asking", tools=[as_tool(leaf(7), name="seven", description="Seven.")])
-    whole = compose(Flow("main", Sequencer("outer").then(inner).then(asking)))
-    assert set(whole.data.resources) == {("session", "notes"), *(("session", f"r{number}") for number in range(1, 8))}
-    assert list(whole.data.states) == ["user"]
-    for one, block in ((whole, "main"), (whole.children[whole.block.children["outer"]], "outer")):
-        assert one.block.name == block
-        assert (dict(one.tools), one.instructions, one.context, dict(one.mounts), one.capabilities) == (
+    composition = compose(Flow("main", Sequencer("outer").then(inner).then(asking)))
+    assert set(composition.data.resources) == {
+        ("session", "notes"),
+        *(("session", f"r{number}") for number in range(1, 8)),
+    }
+    assert list(composition.data.states) == ["user"]
+    for composed, block in (
+        (composition, "main"),
+        (composition.children[composition.block.children["outer"]], "outer"),
+    ):
+        assert composed.block.name == block
+        assert (
+            dict(composed.tools),
+            composed.instructions,
+            composed.context,
+            dict(composed.mounts),
+            composed.capabilities,
+        ) == (
             {},
             (),
             (),
             {},
             (),
         )
-    own = compose(user)
-    assert (list(own.tools), own.instructions, len(own.context), list(own.mounts)) == (["add"], ("Do.",), 1, ["/a"])
+    of_user = compose(user)
+    assert (list(of_user.tools), of_user.instructions, len(of_user.context), list(of_user.mounts)) == (
+        ["add"],
+        ("Do.",),
+        1,
+        ["/a"],
+    )
 
 
 @pytest.mark.spec("C11", "C39")
@@ -77,8 +94,8 @@ def test_blocks_that_stand_in_many_places_are_composed_once() -> None:
         block = Sequencer(f"both{level}").then(left).then(right)
     composition = compose(block)
     assert list(composition.data.resources) == [("session", "r0")]
-    assert [one.name for one in composition.explain()] == ["session.r0"]
-    left, right = (composition.children[one] for one in block.children.values())
+    assert [explanation.name for explanation in composition.explain()] == ["session.r0"]
+    left, right = (composition.children[child] for child in block.children.values())
     assert next(iter(left.children.values())) is next(iter(right.children.values()))
 
 

@@ -64,8 +64,8 @@ def test_two_that_disagree_at_one_depth_are_an_error_with_both_ways(flipped: boo
     pair = [user("x", KIT.with_presets(full=True)), user("y", KIT.with_presets(full=False))]
     with pytest.raises(PresetConflict) as refused:
         chosen(*(pair[::-1] if flipped else pair))
-    said = ["True by a → x", "False by a → y"]
-    assert str(refused.value) == f"capability 'kit', preset full: {', '.join(said[::-1] if flipped else said)}"
+    choices = ["True by a → x", "False by a → y"]
+    assert str(refused.value) == f"capability 'kit', preset full: {', '.join(choices[::-1] if flipped else choices)}"
     assert refused.value.code == "preset_conflict"
     assert refused.value.hint == "let the root choose: it can use kit with its own choice, which wins"
     assert chosen(*pair, KIT.with_presets(full=True)).presets == ("full", "extra")
@@ -74,11 +74,11 @@ def test_two_that_disagree_at_one_depth_are_an_error_with_both_ways(flipped: boo
 @pytest.mark.spec("C6")
 def test_config_prefix_and_names_are_chosen_in_the_same_way() -> None:
     near, far = KIT.with_config(Options(limit=1)), user("x", KIT.with_config(Options(limit=2)).with_names(prefix="k_"))
-    found = chosen(near, far)
-    assert (found.config, dict(found.names)) == (Options(limit=1), {"add": "k_add", "find": "k_find"})
+    choice = chosen(near, far)
+    assert (choice.config, dict(choice.names)) == (Options(limit=1), {"add": "k_add", "find": "k_find"})
     assert chosen(KIT).config == Options()
     assert chosen(KIT.with_config(Options(limit=1)), KIT.with_config(Options(limit=1))).config.limit == 1
-    for one, other, what in (
+    for first, other, difference in (
         (
             KIT.with_config(Options(limit=1)),
             KIT.with_config(Options(limit=2)),
@@ -88,9 +88,9 @@ def test_config_prefix_and_names_are_chosen_in_the_same_way() -> None:
         (KIT.with_names(rename={"add": "x"}), KIT.with_names(rename={"add": "y"}), "rename add: 'x' and 'y'"),
     ):
         with pytest.raises(PresetConflict) as refused:
-            chosen(one, other)
-        told = "'a' names the capability 'kit' twice in its uses, and says two things of its"
-        assert str(refused.value) == f"{told} {what}"
+            chosen(first, other)
+        beginning = "'a' names the capability 'kit' twice in its uses, and says two things of its"
+        assert str(refused.value) == f"{beginning} {difference}"
         assert refused.value.hint == "keep one of the two entries"
 
 
@@ -100,17 +100,17 @@ def test_a_config_that_is_needed_and_not_given_is_refused_at_composition() -> No
     with pytest.raises(DefinitionError, match="capability 'c' needs a config: key") as refused:
         compose(Agent("a", uses=[capability]))
     assert refused.value.hint == "use c.with_config(Needed(…))"
-    given = compose(Agent("a", uses=[capability.with_config(Needed(key="k"))]))
-    assert given.by_capability[capability].config == Needed(key="k")
+    composition = compose(Agent("a", uses=[capability.with_config(Needed(key="k"))]))
+    assert composition.by_capability[capability].config == Needed(key="k")
 
 
 @pytest.mark.spec("C15")
 def test_tools_are_renamed_where_they_are_used() -> None:
     ref = KIT.with_presets(full=True).with_names(prefix="kit-", rename={"add": "plus"})
     composition = compose(Agent("a", uses=[ref]))
-    assert {name: one.tool for name, one in composition.tools.items()} == {"plus": add, "kit-find": find}
+    assert {name: installed.tool for name, installed in composition.tools.items()} == {"plus": add, "kit-find": find}
     swapped = KIT.with_presets(full=True).with_names(rename={"add": "find", "find": "add"})
-    assert {name: one.tool for name, one in compose(Agent("a", uses=[swapped])).tools.items()} == {
+    assert {name: installed.tool for name, installed in compose(Agent("a", uses=[swapped])).tools.items()} == {
         "find": add,
         "add": find,
     }

@@ -24,14 +24,19 @@ def add(a: int) -> int:
 @pytest.mark.spec("C39")
 def test_composing_is_pure() -> None:
     agent = Agent("a", system_prompt="Be.", uses=[Capability("c", tools=[add]), Capability("d", status="deprecated")])
-    one, two = compose(agent), compose(agent)
-    assert one is not two
-    assert (one.block, one.tools, one.notices, one.static_hash) == (two.block, two.tools, two.notices, two.static_hash)
-    assert one.system_text == two.system_text
-    assert one.explain() == two.explain()
-    assert list(one.tools) == list(two.tools)
+    first, two = compose(agent), compose(agent)
+    assert first is not two
+    assert (first.block, first.tools, first.notices, first.static_hash) == (
+        two.block,
+        two.tools,
+        two.notices,
+        two.static_hash,
+    )
+    assert first.system_text == two.system_text
+    assert first.explain() == two.explain()
+    assert list(first.tools) == list(two.tools)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        one.static_hash = ""  # pyright: ignore[reportAttributeAccessIssue]
+        first.static_hash = ""  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.spec("F7")
@@ -40,7 +45,9 @@ def test_the_static_hash_covers_what_contributes_in_order() -> None:
     agent = Agent("a", uses=[first, gone, last])
 
     def expected(*capabilities: Capability) -> str:
-        return definition_hash(agent, [Ref(one.name, capability_hash(one)) for one in capabilities])
+        return definition_hash(
+            agent, [Ref(capability.name, capability_hash(capability)) for capability in capabilities]
+        )
 
     assert compose(agent).static_hash == expected(first, last)
     assert compose(agent).static_hash != expected(last, first)
@@ -48,18 +55,18 @@ def test_the_static_hash_covers_what_contributes_in_order() -> None:
 
 
 def test_equal_definitions_give_equal_hashes_wherever_they_were_made() -> None:
-    def made() -> str:
+    def build_hash() -> str:
         def multiply(a: int) -> int:
             """Multiply."""
             return a
 
         return compose(Agent("a", uses=[Capability("c", tools=[tool(multiply)])])).static_hash
 
-    found = {made()}
-    thread = threading.Thread(target=lambda: found.add(made()))
+    hashes = {build_hash()}
+    thread = threading.Thread(target=lambda: hashes.add(build_hash()))
     thread.start()
     thread.join()
-    assert len(found) == 1
+    assert len(hashes) == 1
 
 
 @pytest.mark.spec("C39")

@@ -36,11 +36,11 @@ def test_what_can_be_composed_has_none() -> None:
 @pytest.mark.spec("C12", "P7")
 def test_each_reference_that_does_not_fit_is_told_once() -> None:
     refs = [one("a", "x"), one("b", "y"), one("c", "x"), one("d", "y"), one("e", "z"), one("f", "x")]
-    found = conflicts_of(agent, refs)
-    assert [one.capability for one in found] == ["c", "d", "f"]
-    told = [one.error.message for one in found]
-    assert len(told) == 3
-    for message, names in zip(told, (("'a'", "'c'"), ("'b'", "'d'"), ("'a'", "'f'")), strict=True):
+    conflicts = conflicts_of(agent, refs)
+    assert [conflict.capability for conflict in conflicts] == ["c", "d", "f"]
+    messages = [conflict.error.message for conflict in conflicts]
+    assert len(messages) == 3
+    for message, names in zip(messages, (("'a'", "'c'"), ("'b'", "'d'"), ("'a'", "'f'")), strict=True):
         assert all(name in message for name in names), message
 
 
@@ -57,8 +57,8 @@ def test_what_is_wrong_with_the_agent_itself_is_all_that_is_told() -> None:
 @given(st.lists(st.sampled_from("xyz"), max_size=6))
 def test_there_are_conflicts_just_where_it_cannot_be_composed(names: list[str]) -> None:
     refs = [one(f"c{number}", name) for number, name in enumerate(names)]
-    found = conflicts_of(agent, refs)
-    assert len(found) == len(names) - len(set(names)), "one for every name that is taken"
-    if found:
+    conflicts = conflicts_of(agent, refs)
+    assert len(conflicts) == len(names) - len(set(names)), "one for every name that is taken"
+    if conflicts:
         with pytest.raises(DefinitionError):
             compose(agent(refs))

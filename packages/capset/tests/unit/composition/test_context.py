@@ -176,18 +176,21 @@ def test_any_mapping_will_do_and_nobody_changes_it_later() -> None:
     mutable["inner"]["a"] = "z"
     mutable["new"] = False
     after = compose(Agent("a", uses=[capability]))
-    shown = [render_context([(e.source, e.value.value) for e in one.context]) for one in (before, after)]
-    assert shown[0] == shown[1]
-    assert shown[0].xml.startswith("<a>\n  A\n</a>\n<b>\n  B\n</b>\n<list>\n  x\n</list>")
-    assert shown[0].texts == ("text", "t1")
+    rendered = [
+        render_context([(e.source, e.value.value) for e in composition.context]) for composition in (before, after)
+    ]
+    assert rendered[0] == rendered[1]
+    assert rendered[0].xml.startswith("<a>\n  A\n</a>\n<b>\n  B\n</b>\n<list>\n  x\n</list>")
+    assert rendered[0].texts == ("text", "t1")
 
 
 @pytest.mark.spec("C22")
 def test_one_entry_needs_no_list_and_a_list_is_one_of_entries() -> None:
-    def count(given: Any) -> int:
-        return len(Capability("c", context=given).part.context)
+    def count(context: Any) -> int:
+        return len(Capability("c", context=context).part.context)
 
-    assert [count(one) for one in ("text", {"a": "b"}, ContextMessage("user", "x"), lambda: "x", ["a", "b"])] == [
+    declarations = ("text", {"a": "b"}, ContextMessage("user", "x"), lambda: "x", ["a", "b"])
+    assert [count(declared) for declared in declarations] == [
         1, 1, 1, 1, 2,
     ]  # fmt: skip
     assert count([None, "", "a"]) == 1
@@ -205,7 +208,7 @@ def test_one_entry_needs_no_list_and_a_list_is_one_of_entries() -> None:
 def test_a_function_takes_input_and_context_at_most(wrong: Any, message: str) -> None:
     with pytest.raises(DefinitionError, match=f"capability 'c': context .*{message}"):
         Capability("c", context=[wrong])
-    takes = [one.takes for one in Capability("c", context=[lambda: "", lambda c: "", lambda i, c: ""]).part.context]
+    takes = [entry.takes for entry in Capability("c", context=[lambda: "", lambda c: "", lambda i, c: ""]).part.context]
     assert takes == [0, 1, 2]
 
 
@@ -230,11 +233,16 @@ def test_a_list_may_hold_functions_in_their_places() -> None:
     entries = Capability(
         "c", context=["zero", ["one", inner, [None, {"b": "three"}, [outer, ""]]], ["five", "six"]]
     ).part.context
-    assert [(one.name, one.takes) for one in entries] == [
+    assert [(entry.name, entry.takes) for entry in entries] == [
         ("static", 0), ("static", 0), ("inner", 1), ("static", 0), ("outer", 2), ("static", 0),
     ]  # fmt: skip
-    assert [one.value for one in entries if one.function is None] == ["zero", "one", {"b": "three"}, ("five", "six")]
-    assert [one.function for one in entries if one.function is not None] == [inner, outer]
+    assert [entry.value for entry in entries if entry.function is None] == [
+        "zero",
+        "one",
+        {"b": "three"},
+        ("five", "six"),
+    ]
+    assert [entry.function for entry in entries if entry.function is not None] == [inner, outer]
 
 
 @pytest.mark.spec("C22")
@@ -262,9 +270,9 @@ def with_functions(value: Any) -> Any:
     """Return the same context, each text of which comes from a function."""
     match value:
         case dict():
-            return {key: with_functions(one) for key, one in value.items()}
+            return {key: with_functions(inner) for key, inner in value.items()}
         case list():
-            return [with_functions(one) for one in value]
+            return [with_functions(inner) for inner in value]
         case _:
             return lambda: value
 
@@ -274,9 +282,9 @@ def with_functions(value: Any) -> Any:
 def test_functions_at_any_depth_give_what_their_results_would(value: Any) -> None:
     def rendered(declared: Any) -> Rendered | str:
         entries = Capability("c", context=[declared]).part.context
-        shown = [(ONE, one.placed(one.value if one.function is None else one.function())) for one in entries]
+        placed = [(ONE, entry.placed(entry.value if entry.function is None else entry.function())) for entry in entries]
         try:
-            return render_context(shown)
+            return render_context(placed)
         except ContextShapeConflict as error:
             return str(error)
 
@@ -292,7 +300,7 @@ def test_the_keys_of_a_function_count_in_the_hash() -> None:
         return compose(Agent("a", uses=[Capability("c", context=[declared])])).static_hash
 
     shapes: list[Any] = [function, {"a": function}, {"b": [function]}, {"a": {"b": function}}]
-    assert len({hashed(one) for one in shapes}) == len(shapes)
+    assert len({hashed(shape) for shape in shapes}) == len(shapes)
     assert hashed({"a": [function]}) == hashed({"a": function})
 
 
@@ -324,7 +332,7 @@ def test_a_role_or_a_content_below_a_tag_or_of_another_kind_is_a_tag() -> None:
         {"role": "x"},
     ]
     rendered = render_context(
-        [(ContributionSource(("a",)), one.value) for one in Capability("c", context=fine).part.context]
+        [(ContributionSource(("a",)), entry.value) for entry in Capability("c", context=fine).part.context]
     )
     assert "<role>\n    user\n  </role>" in rendered.xml
     assert "<goals>\n  y\n</goals>" in rendered.xml

@@ -51,11 +51,11 @@ def decide_too(ctx: Context) -> list[Capability]:
 
 
 def decided(agent: Agent, *added: Any, too: Any = ()) -> Any:
-    said: Decided = {
-        decide: tuple(one.ref if isinstance(one, Capability) else one for one in added),
-        decide_too: tuple(one.ref if isinstance(one, Capability) else one for one in too),
+    decisions: Decided = {
+        decide: tuple(use.ref if isinstance(use, Capability) else use for use in added),
+        decide_too: tuple(use.ref if isinstance(use, Capability) else use for use in too),
     }
-    return compose(agent, said)
+    return compose(agent, decisions)
 
 
 @pytest.mark.spec("C28", "C29")
@@ -66,7 +66,7 @@ def test_naming_what_is_there_adds_nothing() -> None:
     for added in ([KIT], [user], [KIT, user, KIT], [KIT.with_presets(extra=True)], [KIT.with_config(Options())]):
         after = decided(agent, *added)
         assert after.static_hash == before.static_hash
-        assert [one.capability for one in after.chosen] == [one.capability for one in before.chosen]
+        assert [choice.capability for choice in after.chosen] == [choice.capability for choice in before.chosen]
         assert after.tools.keys() == before.tools.keys() == {"add"}
 
 
@@ -76,7 +76,7 @@ def test_a_preset_that_is_switched_on_adds_itself_alone() -> None:
     after = decided(agent, KIT.with_presets(full=True), too=[KIT.with_presets(full=True)])
     assert list(after.tools) == ["add", "find"]
     assert after.instructions == ("Extra.", "Full.")
-    assert [(one.presets, one.is_base, one.is_dynamic) for one in after.chosen] == [
+    assert [(choice.presets, choice.is_base, choice.is_dynamic) for choice in after.chosen] == [
         (("extra",), True, False),
         (("full",), False, True),
     ]
@@ -117,7 +117,7 @@ def test_what_is_added_may_have_functions_of_its_own() -> None:
     agent = Agent("a", uses=[decide])
     after = decided(agent, inner, too=[KIT, inner])
     assert after.dynamic == (decide, decide_too)
-    assert [one.capability.name for one in after.chosen] == ["inner", "kit"]
+    assert [choice.capability.name for choice in after.chosen] == ["inner", "kit"]
     assert after.by_capability[KIT].path == ("a", "decide()", "inner", "decide_too()", "kit")
     assert decided(agent).dynamic == (decide,)
 
@@ -127,15 +127,17 @@ def test_resources_and_state_must_be_declared_statically_somewhere() -> None:
     with_notes = Capability("with_notes", resources=[NOTES])
     with_state = Capability("with_state", presets={"log": Preset(state={"user": Diary})})
     agent = Agent("a", uses=[decide])
-    for capability, what in ((with_notes, "'notes'"), (with_state, "'user state'")):
-        with pytest.raises(DefinitionError, match=f"is used dynamically and declares {what}, which nothing") as refused:
+    for capability, declared in ((with_notes, "'notes'"), (with_state, "'user state'")):
+        with pytest.raises(
+            DefinitionError, match=f"is used dynamically and declares {declared}, which nothing"
+        ) as refused:
             decided(agent, capability)
         assert refused.value.hint == (
             f"use {capability.name} statically too, with the presets switched off that come and go"
         )
     declaring = Agent("a", uses=[decide], resources=[NOTES], state={"user": Diary})
     after = decided(declaring, with_notes, with_state)
-    assert [one.capability.name for one in after.chosen] == ["with_notes", "with_state"]
+    assert [choice.capability.name for choice in after.chosen] == ["with_notes", "with_state"]
 
 
 @pytest.mark.spec("C8", "C28")

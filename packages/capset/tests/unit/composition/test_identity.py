@@ -22,7 +22,7 @@ def storage(scope: str) -> Capability:
 
 
 def names(*uses: Any) -> list[str]:
-    return [one.name for one in compose(Agent("a", uses=uses)).capabilities]
+    return [capability.name for capability in compose(Agent("a", uses=uses)).capabilities]
 
 
 @pytest.mark.spec("C7")
@@ -37,14 +37,14 @@ def test_dependencies_come_first_then_the_order_of_the_list() -> None:
 
 @pytest.mark.spec("C8", "C32")
 def test_a_parameterised_capability_is_its_function_and_its_arguments() -> None:
-    one, two = Capability("one", uses=[storage("user")]), Capability("two", uses=[storage("user"), storage("org")])
-    assert names(one, two) == ["storage:user", "one", "storage:org", "two"]
+    first, two = Capability("one", uses=[storage("user")]), Capability("two", uses=[storage("user"), storage("org")])
+    assert names(first, two) == ["storage:user", "one", "storage:org", "two"]
 
 
 @pytest.mark.spec("C8")
 def test_two_identities_under_one_name_are_a_conflict_with_both_ways() -> None:
-    one = Capability("one", uses=[Capability("inner", uses=[Capability("notes")])])
-    agents = [Agent("a", uses=[one, Capability("notes")]), Agent("a", uses=[Capability("notes"), one])]
+    nested = Capability("one", uses=[Capability("inner", uses=[Capability("notes")])])
+    agents = [Agent("a", uses=[nested, Capability("notes")]), Agent("a", uses=[Capability("notes"), nested])]
     ways = ["a → one → inner → notes", "a → notes"]
     for agent, (first, second) in zip(agents, (ways, ways[::-1]), strict=True):
         with pytest.raises(CapabilityConflict) as refused:
@@ -118,5 +118,5 @@ def test_presets_apply_in_the_order_of_their_declaration() -> None:
 def test_a_retired_dependency_brings_nothing_of_its_own_needs_either() -> None:
     gone = Capability("gone", status="retired", uses=[Capability("needed")])
     composition = compose(Agent("a", uses=[Capability("c", uses=[gone])]))
-    assert [one.name for one in composition.capabilities] == ["c"]
+    assert [capability.name for capability in composition.capabilities] == ["c"]
     assert composition.notices == ("capability 'gone' is retired: it contributes nothing any more",)

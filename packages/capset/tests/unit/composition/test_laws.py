@@ -22,18 +22,18 @@ from tests.helpers.composition.graphs import CONTEXTS, Edge, Graph, graphs
 FEW = examples(12, 50)
 
 
-def seen(one: Composition) -> dict[str, Any]:
+def seen(composition: Composition) -> dict[str, Any]:
     """Return all that a composition says, in its order, comparable between two built of the same capabilities."""
     return {
-        "tools": [(name, tool.tool, tool.gates) for name, tool in one.tools.items()],
-        "instructions": one.instructions,
-        "context": [entry.value.value for entry in one.context],
-        "resources": [(key, found.value) for key, found in one.merged.resources.items()],
-        "state": {scope: list(state.model.model_fields) for scope, state in one.merged.states.items()},
-        "files": list(one.mounts.items()),
-        "hash": one.static_hash,
-        "text": one.system_text,
-        "explained": [str(found) for found in one.explain()],
+        "tools": [(name, tool.tool, tool.gates) for name, tool in composition.tools.items()],
+        "instructions": composition.instructions,
+        "context": [entry.value.value for entry in composition.context],
+        "resources": [(key, resource.value) for key, resource in composition.merged.resources.items()],
+        "state": {scope: list(state.model.model_fields) for scope, state in composition.merged.states.items()},
+        "files": list(composition.mounts.items()),
+        "hash": composition.static_hash,
+        "text": composition.system_text,
+        "explained": [str(explained) for explained in composition.explain()],
     }
 
 
@@ -49,16 +49,16 @@ def test_the_same_agent_composes_to_the_same_and_an_equal_one_to_the_same_hash(g
     assume(graph.oracle() is not None)
     agent = graph.agent()
     assert seen(compose(agent)) == seen(compose(agent))
-    again = compose(graph.agent())
-    assert again.static_hash == compose(agent).static_hash
-    assert again.system_text == compose(agent).system_text
+    rebuilt = compose(graph.agent())
+    assert rebuilt.static_hash == compose(agent).static_hash
+    assert rebuilt.system_text == compose(agent).system_text
 
 
 @pytest.mark.spec("C7", "C8", "C9")
 @FEW
 @given(graphs())
 def test_dependencies_stand_before_dependents_and_each_once(graph: Graph) -> None:
-    names = [one.capability.name for one in composed(graph).chosen]
+    names = [choice.capability.name for choice in composed(graph).chosen]
     assert sorted(names) == sorted(f"c{number}" for number in graph.reached())
     for number in graph.reached():
         for edge in graph.nodes[number].uses:
@@ -78,16 +78,18 @@ def test_the_order_is_depth_first_and_then_that_of_the_list(graph: Graph) -> Non
                 order.append(f"c{edge.to}")
 
     visit(graph.roots)
-    assert [one.name for one in compose(graph.agent()).capabilities] == order
+    assert [capability.name for capability in compose(graph.agent()).capabilities] == order
 
 
 @pytest.mark.spec("C6", "C9")
 @FEW
 @given(graphs(chooses=False), st.data())
 def test_using_the_same_again_by_any_way_changes_nothing(graph: Graph, data: st.DataObject) -> None:
-    made = graph.capabilities()
-    again = data.draw(st.sampled_from(sorted(graph.reached())))
-    assert seen(compose(graph.agent(made, [*graph.roots, Edge(again)]))) == seen(compose(graph.agent(made)))
+    capabilities = graph.capabilities()
+    repeated = data.draw(st.sampled_from(sorted(graph.reached())))
+    assert seen(compose(graph.agent(capabilities, [*graph.roots, Edge(repeated)]))) == seen(
+        compose(graph.agent(capabilities))
+    )
 
 
 @pytest.mark.spec("C6", "C9")
@@ -96,8 +98,10 @@ def test_using_the_same_again_by_any_way_changes_nothing(graph: Graph, data: st.
 def test_saying_the_same_twice_changes_nothing(graph: Graph) -> None:
     """With choices only at the root again: a bare reference there brings those of what it uses nearer, too."""
     assume(graph.oracle() is not None)
-    made = graph.capabilities()
-    assert seen(compose(graph.agent(made, [*graph.roots, *graph.roots]))) == seen(compose(graph.agent(made)))
+    capabilities = graph.capabilities()
+    assert seen(compose(graph.agent(capabilities, [*graph.roots, *graph.roots]))) == seen(
+        compose(graph.agent(capabilities))
+    )
 
 
 @pytest.mark.spec("C6", "C3", "C5")
@@ -113,7 +117,7 @@ def test_the_nearest_choice_wins_and_two_at_one_depth_conflict(graph: Graph) -> 
         assert "let the root choose" in str(refused.value.hint)
     else:
         chosen = compose(graph.agent()).chosen
-        assert {one.capability.name: one.presets for one in chosen} == {
+        assert {choice.capability.name: choice.presets for choice in chosen} == {
             f"c{number}": presets for number, presets in expected.items()
         }
 
@@ -126,11 +130,11 @@ def test_choosing_twice_is_choosing_what_both_come_to(
 ) -> None:
     capability = graph.capabilities()[-1]
     earlier = data.draw(st.dictionaries(st.sampled_from(["p0", "p1"]), st.booleans()))
-    one, two = ({k: v for k, v in said.items() if k in capability.presets} for said in (earlier, later))
-    twice = Agent("a", uses=[capability.with_presets(**one).with_presets(**two)])
-    at_once = Agent("a", uses=[capability.with_presets(**{**one, **two})])
+    first, two = ({k: v for k, v in choices.items() if k in capability.presets} for choices in (earlier, later))
+    twice = Agent("a", uses=[capability.with_presets(**first).with_presets(**two)])
+    together = Agent("a", uses=[capability.with_presets(**{**first, **two})])
     if Graph(graph.nodes, (Edge(len(graph.nodes) - 1),), graph.own).oracle() is not None:
-        assert seen(compose(twice)) == seen(compose(at_once))
+        assert seen(compose(twice)) == seen(compose(together))
 
 
 @pytest.mark.spec("C3", "C4")
@@ -140,10 +144,10 @@ def test_nothing_grows_when_a_preset_is_switched_off(graph: Graph, data: st.Data
     having = sorted(number for number in graph.reached() if graph.nodes[number].presets)
     assume(having)
     number = data.draw(st.sampled_from(having))
-    made = graph.capabilities()
+    capabilities = graph.capabilities()
 
     def with_preset(is_on: bool) -> Composition:
-        return compose(graph.agent(made, [*graph.roots, Edge(number, (("p0", is_on),))]))
+        return compose(graph.agent(capabilities, [*graph.roots, Edge(number, (("p0", is_on),))]))
 
     more, less = with_preset(True), with_preset(False)
     assert less.tools.keys() <= more.tools.keys()
@@ -162,42 +166,44 @@ def test_nothing_grows_when_a_preset_is_switched_off(graph: Graph, data: st.Data
 @given(graphs(chooses=False), st.integers(1, 3))
 def test_nesting_says_the_same_as_a_list(graph: Graph, split: int) -> None:
     """A capability that only uses others is worth what it uses: (A + B) + C is A + (B + C)."""
-    made = graph.capabilities()
+    capabilities = graph.capabilities()
     left, right = graph.roots[:split], graph.roots[split:]
-    bundle = Capability("bundle", uses=[made[edge.to] for edge in left])
-    other = Capability("other", uses=[made[edge.to] for edge in right])
-    given: Any = graph.own.given()
-    flat = compose(graph.agent(made))
-    one = compose(Agent("agent", uses=[bundle, *(made[edge.to] for edge in right)], **given))
-    two = compose(Agent("agent", uses=[*(made[edge.to] for edge in left), other], **given))
+    bundle = Capability("bundle", uses=[capabilities[edge.to] for edge in left])
+    other = Capability("other", uses=[capabilities[edge.to] for edge in right])
+    options: Any = graph.own.given()
+    flat = compose(graph.agent(capabilities))
+    first = compose(Agent("agent", uses=[bundle, *(capabilities[edge.to] for edge in right)], **options))
+    two = compose(Agent("agent", uses=[*(capabilities[edge.to] for edge in left), other], **options))
     for key in ("tools", "instructions", "context", "resources", "state", "files", "text"):
-        assert seen(one)[key] == seen(two)[key] == seen(flat)[key], key
+        assert seen(first)[key] == seen(two)[key] == seen(flat)[key], key
 
 
 @pytest.mark.spec("C40")
 @FEW
 @given(graphs())
 def test_everything_is_explained_once_by_one_who_declares_it(graph: Graph) -> None:
-    made = compose(graph.agent()) if graph.oracle() is not None else compose(Agent("agent"))
-    explained = made.explain()
+    composition = compose(graph.agent()) if graph.oracle() is not None else compose(Agent("agent"))
+    explained = composition.explain()
     of: dict[str, list[Explained]] = {}
-    for one in explained:
-        of.setdefault(one.surface, []).append(one)
-    assert [one.name for one in of.get("tool", [])] == list(made.tools)
-    assert [one.name for one in of.get("resource", [])] == [f"{s}.{n}" for s, n in made.merged.resources]
-    assert {one.name for one in of.get("state", [])} == {
-        f"{scope}.{name}" for scope, state in made.merged.states.items() for name in state.model.model_fields
+    for explanation in explained:
+        of.setdefault(explanation.surface, []).append(explanation)
+    assert [entry.name for entry in of.get("tool", [])] == list(composition.tools)
+    assert [entry.name for entry in of.get("resource", [])] == [f"{s}.{n}" for s, n in composition.merged.resources]
+    assert {entry.name for entry in of.get("state", [])} == {
+        f"{scope}.{name}" for scope, state in composition.merged.states.items() for name in state.model.model_fields
     }
-    assert len({one.name for one in of.get("state", [])}) == len(of.get("state", []))
-    assert [one.name for one in of.get("instruction", [])] == [text.splitlines()[0] for text in made.instructions]
-    assert len(of.get("context", [])) == len(made.context)
-    assert [one.name for one in of.get("file", [])] == list(made.mounts)
-    gates = {gate.id for installed in made.tools.values() for gate in installed.gates}
-    assert {one.name for one in of.get("policy", [])} == gates
-    parts = {str(source): part for chosen in made.chosen for source, part in chosen.parts}
-    for one in explained:
-        part = parts.get(str(one.source), made.block.part)
-        assert one.source.path[0] == "agent"
+    assert len({entry.name for entry in of.get("state", [])}) == len(of.get("state", []))
+    assert [entry.name for entry in of.get("instruction", [])] == [
+        text.splitlines()[0] for text in composition.instructions
+    ]
+    assert len(of.get("context", [])) == len(composition.context)
+    assert [entry.name for entry in of.get("file", [])] == list(composition.mounts)
+    gates = {gate.id for installed in composition.tools.values() for gate in installed.gates}
+    assert {entry.name for entry in of.get("policy", [])} == gates
+    parts = {str(source): part for chosen in composition.chosen for source, part in chosen.parts}
+    for explanation in explained:
+        part = parts.get(str(explanation.source), composition.block.part)
+        assert explanation.source.path[0] == "agent"
         declared: dict[str, Any] = {
             "tool": [tool.name for tool in part.tools],
             "resource": [f"{r.scope}.{r.name}" for r in part.resources],
@@ -206,33 +212,35 @@ def test_everything_is_explained_once_by_one_who_declares_it(graph: Graph) -> No
             "file": list(part.files),
             "policy": [gate.id for gate in part.every_policy],
         }
-        assert one.name in declared.get(one.surface, [one.name]), one
+        assert explanation.name in declared.get(explanation.surface, [explanation.name]), explanation
 
 
 @pytest.mark.spec("C28", "C29")
 @FEW
 @given(graphs(chooses=False), st.data())
 def test_dynamic_uses_add_what_static_ones_would_and_nothing_twice(graph: Graph, data: st.DataObject) -> None:
-    made = graph.capabilities()
-    numbers = st.lists(st.sampled_from(range(len(made))), max_size=4)
+    capabilities = graph.capabilities()
+    numbers = st.lists(st.sampled_from(range(len(capabilities))), max_size=4)
     some, later = data.draw(numbers), data.draw(numbers)
 
     def decide(ctx: object) -> list[Capability]:
         return []
 
-    static = Agent("agent", uses=[*(made[one] for one in some), *(made[one] for one in later)])
-    whole = compose(static)
-    within = whole.data
-    agent = Agent("agent", uses=[*(made[one] for one in some), decide])
-    dynamic = compose(agent, {decide: tuple(made[one].ref for one in later)}, within=within)
+    static = Agent(
+        "agent", uses=[*(capabilities[number] for number in some), *(capabilities[number] for number in later)]
+    )
+    baseline = compose(static)
+    within = baseline.data
+    agent = Agent("agent", uses=[*(capabilities[number] for number in some), decide])
+    dynamic = compose(agent, {decide: tuple(capabilities[number].ref for number in later)}, within=within)
     assert {(n, i.tool, frozenset(i.gates)) for n, i in dynamic.tools.items()} == {
-        (n, i.tool, frozenset(i.gates)) for n, i in whole.tools.items()
+        (n, i.tool, frozenset(i.gates)) for n, i in baseline.tools.items()
     }
-    assert Counter(dynamic.instructions) == Counter(whole.instructions)
-    assert {one.capability for one in dynamic.chosen} == {one.capability for one in whole.chosen}
-    assert len(dynamic.chosen) == len(whole.chosen)
-    assert [one.capability for one in dynamic.chosen if not one.is_dynamic] == [
-        one.capability for one in resolve(agent).chosen
+    assert Counter(dynamic.instructions) == Counter(baseline.instructions)
+    assert {choice.capability for choice in dynamic.chosen} == {choice.capability for choice in baseline.chosen}
+    assert len(dynamic.chosen) == len(baseline.chosen)
+    assert [choice.capability for choice in dynamic.chosen if not choice.is_dynamic] == [
+        choice.capability for choice in resolve(agent).chosen
     ]
 
 
@@ -240,8 +248,8 @@ def test_dynamic_uses_add_what_static_ones_would_and_nothing_twice(graph: Graph,
 @FEW
 @given(graphs())
 def test_the_context_is_xml_that_says_everything_once(graph: Graph) -> None:
-    made = composed(graph)
-    values: Any = [(one.source, one.value.value) for one in made.context]
+    composition = composed(graph)
+    values: Any = [(entry.source, entry.value.value) for entry in composition.context]
     rendered = render_context(values)
     assert rendered == render_context(values)
     root = ElementTree.fromstring(f"<root>{rendered.xml}</root>")
@@ -263,12 +271,12 @@ def model(values: list[Any]) -> Any:
 
     def put(into: dict[str, Any], key: str, value: Any) -> None:
         into.setdefault(key, None)
-        for one in value if isinstance(value, (list, tuple)) else [value]:
-            if isinstance(one, str):
-                into[key] = [*(into[key] or []), one]
-            elif one is not None:
+        for element in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(element, str):
+                into[key] = [*(into[key] or []), element]
+            elif element is not None:
                 into[key] = into[key] or {}
-                for inner, member in one.items():
+                for inner, member in element.items():
                     put(into[key], tag_of(inner) or "", member)
 
     for value in values:
@@ -276,8 +284,8 @@ def model(values: list[Any]) -> Any:
             for key, member in value.items():
                 put(merged, tag_of(key) or "", member)
 
-    def told(inner: dict[str, Any]) -> list[Any]:
-        found = [(k, "\n".join(v) if isinstance(v, list) else told(v or {})) for k, v in inner.items()]
-        return [one for one in found if one[1]]
+    def as_lists(inner: dict[str, Any]) -> list[Any]:
+        pairs = [(k, "\n".join(v) if isinstance(v, list) else as_lists(v or {})) for k, v in inner.items()]
+        return [pair for pair in pairs if pair[1]]
 
-    return told(merged)
+    return as_lists(merged)

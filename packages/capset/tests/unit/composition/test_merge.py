@@ -44,8 +44,8 @@ def multiply(a: int) -> int:
 
 @pytest.mark.spec("C15")
 def test_tools_stand_under_their_names_in_order_with_who_brought_them() -> None:
-    one, two = Capability("one", tools=[multiply, add]), Capability("two", tools=[add])
-    tools = compose(Agent("a", uses=[one, two])).tools
+    first, two = Capability("one", tools=[multiply, add]), Capability("two", tools=[add])
+    tools = compose(Agent("a", uses=[first, two])).tools
     assert list(tools) == ["multiply", "add"]
     assert (tools["add"].tool, tools["add"].source.capability) == (add, "one")
     assert (tools["add"].name, tools["add"].qualified) == ("add", "one.add")
@@ -68,17 +68,17 @@ def test_what_contributes_nothing_conflicts_with_nothing() -> None:
     gone = Capability("one", status="retired", tools=[add])
     soon = Capability("three", status="coming_soon", tools=[subtract])
     tools = compose(Agent("a", uses=[gone, Capability("two", tools=[another_add]), soon])).tools
-    assert {name: one.tool for name, one in tools.items()} == {"add": another_add}
+    assert {name: installed.tool for name, installed in tools.items()} == {"add": another_add}
 
 
 @pytest.mark.spec("C16")
 @pytest.mark.parametrize("apart", [True, False])
 def test_two_policies_of_one_id_are_a_conflict_that_names_both(apart: bool) -> None:
-    one = Capability("one", tools=[multiply, add] if apart else [multiply, add, subtract])
+    first = Capability("one", tools=[multiply, add] if apart else [multiply, add, subtract])
     two = Capability("two", tools=[subtract] if apart else [])
     bearer = "capability 'two' (a → two)" if apart else "capability 'one' (a → one)"
     with pytest.raises(PolicyConflict) as refused:
-        compose(Agent("a", uses=[one, two]))
+        compose(Agent("a", uses=[first, two]))
     assert (
         str(refused.value) == f"capability 'one' (a → one) and {bearer} have two different policies with the id 'gate'"
     )
@@ -88,7 +88,7 @@ def test_two_policies_of_one_id_are_a_conflict_that_names_both(apart: bool) -> N
 @pytest.mark.spec("C16")
 def test_one_policy_may_stand_on_many_tools() -> None:
     composition = compose(Agent("a", uses=[Capability("one", tools=[add]), Capability("two", tools=[multiply])]))
-    assert {policy for one in composition.tools.values() for policy in one.tool.policies} == {mine}
+    assert {policy for installed in composition.tools.values() for policy in installed.tool.policies} == {mine}
 
 
 class Numbered(BaseModel):
@@ -109,7 +109,7 @@ def sequencer(*uses: Capability) -> Block:
 
 @pytest.mark.spec("C2")
 @pytest.mark.parametrize(
-    ("make", "surface", "one", "other", "field"),
+    ("make", "surface", "value", "other", "field"),
     [
         (agent, "tools", [add], [another_add], "tools named 'add'"),
         (agent, "tools", [multiply], [subtract], "policies with the id 'gate'"),
@@ -123,9 +123,9 @@ def sequencer(*uses: Capability) -> Block:
     ],
 )
 def test_every_error_of_the_merge_names_capability_preset_and_field(
-    make: Any, surface: str, one: Any, other: Any, field: str
+    make: Any, surface: str, value: Any, other: Any, field: str
 ) -> None:
-    first = Capability("first", presets={"full": Preset(**{surface: one})})
+    first = Capability("first", presets={"full": Preset(**{surface: value})})
     second = Capability("second", presets={"rich": Preset(**{surface: other})})
     with pytest.raises(DefinitionError) as refused:
         compose(make(first, second))
@@ -135,10 +135,10 @@ def test_every_error_of_the_merge_names_capability_preset_and_field(
 
 
 @pytest.mark.spec("C2", "C38")
-@pytest.mark.parametrize("given", [{"tools": []}, {"context": []}, {"sequencer_state": Numbered}])
-def test_the_kind_check_names_them_too_and_the_kind(given: dict[str, Any]) -> None:
-    (field,) = given
-    kit = Capability("kit", presets={"full": Preset(**given)})
+@pytest.mark.parametrize("surfaces", [{"tools": []}, {"context": []}, {"sequencer_state": Numbered}])
+def test_the_kind_check_names_them_too_and_the_kind(surfaces: dict[str, Any]) -> None:
+    (field,) = surfaces
+    kit = Capability("kit", presets={"full": Preset(**surfaces)})
     with pytest.raises(DefinitionError) as refused:
         Handler("h", _nothing, uses=[kit])
     needed = "sequencer" if field == "sequencer_state" else "generator"

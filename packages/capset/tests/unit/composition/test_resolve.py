@@ -63,10 +63,10 @@ def test_the_number_of_capabilities_is_bounded() -> None:
 @pytest.mark.spec("P2")
 def test_each_status_contributes_and_says_what_it_should() -> None:
     texts: Any = {"instructions": "Say so.", "tools": [add]}
-    there, old = Capability("there", **texts), Capability("old", status="deprecated", **texts)
+    available, old = Capability("there", **texts), Capability("old", status="deprecated", **texts)
     soon, gone = Capability("soon", status="coming_soon", **texts), Capability("gone", status="retired", **texts)
-    composition = compose(Agent("a", uses=[soon, old, gone, there]))
-    assert composition.capabilities == (old, there)
+    composition = compose(Agent("a", uses=[soon, old, gone, available]))
+    assert composition.capabilities == (old, available)
     assert composition.notices == (
         "capability 'soon' is coming soon: it contributes nothing yet",
         "capability 'old' is deprecated: it still contributes, but plan to replace it",

@@ -77,9 +77,9 @@ CLASHES = {
 
 
 @pytest.mark.spec("K5")
-@pytest.mark.parametrize(("parts", "said"), CLASHES.values(), ids=CLASHES)
-def test_two_ways_for_one_type_are_refused(parts: dict[str, Any], said: str) -> None:
-    with pytest.raises(ToolNameConflict, match=said) as caught:
+@pytest.mark.parametrize(("parts", "pattern"), CLASHES.values(), ids=CLASHES)
+def test_two_ways_for_one_type_are_refused(parts: dict[str, Any], pattern: str) -> None:
+    with pytest.raises(ToolNameConflict, match=pattern) as caught:
         compose(Agent("tester", **parts))
     assert (
         caught.value.hint == "leave one of them out: a prefix or another name does not change the type of its messages"
@@ -104,11 +104,11 @@ async def test_so_are_those_that_a_dynamic_toolkit_makes(parts: dict[str, Any]) 
 
 @pytest.mark.spec("K5")
 async def test_what_has_a_type_of_its_own_is_led_to_by_it_and_by_its_names() -> None:
-    one, other = made(name="a"), made("chat.tell", name="b")
+    first, other = made(name="a"), made("chat.tell", name="b")
     agent = Agent("tester", tools=[late], uses=[Capability("chat", tools=[other, say]).with_names(prefix="my_")])
     async with session_for(agent) as desk:
         for name, called in (("chat.say", "later"), ("chat.tell", "b"), ("my_b", "b"), ("chat.my_b", "b")):
-            found = desk.session.invoke(Message("query", name)).called
-            assert found is not None
-            assert found.name == called
-    assert compose(Agent("tester", tools=[one, Toolkit("kit", [one])])).tools["a"].tool is one
+            called_tool = desk.session.invoke(Message("query", name)).called
+            assert called_tool is not None
+            assert called_tool.name == called
+    assert compose(Agent("tester", tools=[first, Toolkit("kit", [first])])).tools["a"].tool is first

@@ -56,12 +56,12 @@ def merged(*models: type[BaseModel], scope: Any = "session") -> MergedState:
 
 @pytest.mark.spec("C13")
 def test_fields_add_up_and_the_later_default_holds() -> None:
-    one, other = merged(Counter, Limits), merged(Limits, Counter)
-    assert one.model().model_dump() == {"count": 5, "limit": 10}
+    first, other = merged(Counter, Limits), merged(Limits, Counter)
+    assert first.model().model_dump() == {"count": 5, "limit": 10}
     assert other.model().model_dump() == {"count": 1, "limit": 10}
-    assert issubclass(one.model, Counter)
-    assert issubclass(one.model, Limits)
-    assert {name: source.capability for name, source in one.fields.items()} == {"count": "c1", "limit": "c1"}
+    assert issubclass(first.model, Counter)
+    assert issubclass(first.model, Limits)
+    assert {name: source.capability for name, source in first.fields.items()} == {"count": "c1", "limit": "c1"}
     assert {name: source.capability for name, source in other.fields.items()} == {"limit": "c0", "count": "c1"}
 
 
@@ -78,13 +78,13 @@ def test_the_later_default_holds_where_a_model_comes_after_one_that_inherits_fro
 @pytest.mark.parametrize("models", [(Counter, Limits), (Limits, Counter), (Limits, Counter, Small), (Small, Counter)])
 def test_the_validators_of_all_run_though_they_share_a_name(models: Any) -> None:
     model = merged(*models).model
-    for wrong, said in (
+    for wrong, message in (
         ({"count": 7}, "seven is unlucky"),
         ({"limit": 8}, "eight is too much"),
         ({"count": 4, "limit": 3}, "more than the limit"),
         ({"count": -1}, "greater than or equal to 0"),
     ):
-        with pytest.raises(ValidationError, match=said):
+        with pytest.raises(ValidationError, match=message):
             model(**wrong)
     assert model(count=3, limit=4).model_dump(include={"count", "limit"}) == {"count": 3, "limit": 4}
 
@@ -94,7 +94,7 @@ def test_one_model_that_is_shared_or_inherited_from_is_there_once() -> None:
     assert merged(Counter, Counter).model is Counter
     assert issubclass(merged(Limits, Small).model, Small)
     assert merged(Limits, Small).model().model_dump() == {"count": 5, "limit": 10, "size": "s"}
-    assert [one.value for one in merged(Counter, Small, Counter).models] == [Counter, Small]
+    assert [entry.value for entry in merged(Counter, Small, Counter).models] == [Counter, Small]
 
 
 class Colour(Enum):
@@ -167,8 +167,8 @@ class Box(BaseModel, Generic[T]):
     [(Painted, Gemalt), (Here, There), (Tree, Baum), (Pet, Tier), (Box[int], Box[int]), (Box[Street], Box[Road])],
 )
 def test_fields_of_equal_schemas_are_compatible_whatever_their_classes(models: Any) -> None:
-    for one, other in (models, models[::-1]):
-        joined = merged(one, other).model
+    for first, other in (models, models[::-1]):
+        joined = merged(first, other).model
         assert joined().model_dump(mode="json") == other().model_dump(mode="json")
 
 
@@ -190,12 +190,12 @@ class Grown(BaseModel):
 
 @pytest.mark.spec("C13")
 @pytest.mark.parametrize(
-    ("one", "other", "field"),
+    ("first", "other", "field"),
     [(Counter, Text, "count"), (Counter, Positive, "count"), (Here, Titled, "where"), (Here, Grown, "where"),
      (Box[int], Box[str], "inside")],
 )  # fmt: skip
-def test_fields_of_other_types_conflict_and_both_are_named(one: Any, other: Any, field: str) -> None:
-    for pair in ((one, other), (other, one)):
+def test_fields_of_other_types_conflict_and_both_are_named(first: Any, other: Any, field: str) -> None:
+    for pair in ((first, other), (other, first)):
         with pytest.raises(StateConflict) as refused:
             merged(*pair)
         assert str(refused.value) == (
@@ -249,8 +249,8 @@ def test_models_that_hold_themselves_are_compared_by_what_they_hold() -> None:
 
 
 def test_fields_of_other_scopes_never_meet() -> None:
-    one, other = Capability("one", state={"session": Counter}), Capability("other", state={"user": Text})
-    states = compose(Agent("a", uses=[one, other])).merged.states
+    first, other = Capability("one", state={"session": Counter}), Capability("other", state={"user": Text})
+    states = compose(Agent("a", uses=[first, other])).merged.states
     assert (states["session"].model, states["user"].model) == (Counter, Text)
 
 
@@ -311,7 +311,7 @@ class Lower(BaseModel):
 
 @pytest.mark.spec("C13")
 @pytest.mark.parametrize(
-    ("one", "other", "why"),
+    ("first", "other", "why"),
     [
         (LeftRight, RightLeft, "method resolution order"),
         (Methodical, AlsoMethodical, "AlsoMethodical.total would hide Methodical.total"),
@@ -320,16 +320,16 @@ class Lower(BaseModel):
         (Lower, Total, "model_config says of 'str_to_lower' None for Total and True for Lower"),
     ],
 )
-def test_models_that_no_class_can_stand_for_conflict_and_both_are_named(one: Any, other: Any, why: str) -> None:
+def test_models_that_no_class_can_stand_for_conflict_and_both_are_named(first: Any, other: Any, why: str) -> None:
     with pytest.raises(StateConflict) as refused:
-        merged(one, other)
-    told = str(refused.value)
-    assert told.startswith("capability 'c0' (a → c0) and capability 'c1' (a → c1): their models cannot be joined")
-    assert why in told
+        merged(first, other)
+    message = str(refused.value)
+    assert message.startswith("capability 'c0' (a → c0) and capability 'c1' (a → c1): their models cannot be joined")
+    assert why in message
     assert refused.value.hint
-    if one is not Even:  # there the later default is another
+    if first is not Even:  # there the later default is another
         with pytest.raises(StateConflict):
-            merged(other, one)
+            merged(other, first)
 
 
 def test_settings_that_reach_no_other_field_may_differ() -> None:
@@ -378,9 +378,9 @@ class Generated(BaseModel):
 )
 def test_a_model_that_cannot_hold_shared_state_is_refused_at_definition(model: Any, message: str) -> None:
     ways: list[dict[str, Any]] = [{"state": {"session": model}}, {"sequencer_state": model}, {"targets": {"x": model}}]
-    for given in ways:
+    for options in ways:
         with pytest.raises(DefinitionError, match="capability 'c'") as refused:
-            Capability("c", **given)
+            Capability("c", **options)
         assert message in str(refused.value)
 
 

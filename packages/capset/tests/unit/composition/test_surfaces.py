@@ -58,21 +58,21 @@ CONFLICTS: list[tuple[type[DefinitionError], str, str, Callable[[], Any], Callab
 
 
 @pytest.mark.spec("C12", "C18", "C20")
-@pytest.mark.parametrize(("error", "surface", "what", "one", "other"), CONFLICTS)
+@pytest.mark.parametrize(("error", "surface", "subject", "factory", "other"), CONFLICTS)
 def test_two_different_ones_under_one_name_conflict_whichever_comes_first(
-    error: Any, surface: str, what: str, one: Callable[[], Any], other: Callable[[], Any]
+    error: Any, surface: str, subject: str, factory: Callable[[], Any], other: Callable[[], Any]
 ) -> None:
-    def first(**given: Any) -> Capability:
-        return Capability("first", presets={"full": Preset(**given)})
+    def first(**surfaces: Any) -> Capability:
+        return Capability("first", presets={"full": Preset(**surfaces)})
 
-    for left, right in ((one(), other()), (other(), one())):
+    for left, right in ((factory(), other()), (other(), factory())):
         used = [first(**{surface: left}), Capability("second", **{surface: right})]
         ways = ["capability 'first', preset 'full' (a → first)", "capability 'second' (a → second)"]
         for uses, (earlier, later) in ((used, ways), (used[::-1], ways[::-1])):
             with pytest.raises(error) as refused:
                 compose(Agent("a", uses=uses))
             assert type(refused.value) is error
-            assert str(refused.value) == f"{earlier} and {later} have two different {what}"
+            assert str(refused.value) == f"{earlier} and {later} have two different {subject}"
             assert refused.value.hint
         with pytest.raises(error, match=r"capability 'second' \(a → second\) and 'a' itself have two different"):
             compose(Agent("a", uses=[used[1]], **{surface: left}))
@@ -83,12 +83,12 @@ def test_the_same_is_one() -> None:
     shared: dict[str, Any] = {"resources": [notes()], "targets": {"plan": Plan}, "files": {"/a": "same"}}
     uses = [Capability("one", **shared), Capability("two", files={"/./a": b"same"}, resources=shared["resources"])]
     composition = compose(Agent("a", uses=uses, **shared))
-    assert {key: one.value for key, one in composition.merged.resources.items()} == {
+    assert {key: entry.value for key, entry in composition.merged.resources.items()} == {
         ("session", "notes"): shared["resources"][0]
     }
     assert composition.mounts == {"/a": b"same"}
     assert composition.merged.targets["plan"].value is Plan
-    assert {str(one.source) for one in composition.explain()} == {"capability 'one' (a → one)"}
+    assert {str(explained.source) for explained in composition.explain()} == {"capability 'one' (a → one)"}
 
 
 @pytest.mark.spec("C12")
@@ -123,7 +123,7 @@ def test_what_cannot_be_mounted_is_refused(files: Any) -> None:
 @pytest.mark.spec("C16")
 def test_two_policies_of_one_id_conflict_wherever_they_stand() -> None:
     gated = tool(name="gated", policies=[SAME_ID])(lambda_free)
-    one = Capability("one", tools=[add], policies=[ONE_GATE])
+    first = Capability("one", tools=[add], policies=[ONE_GATE])
     others: list[dict[str, Any]] = [
         {"uses": [Capability("two", tools=[gated])]},
         {"uses": [Capability("two", tools=[find], policies=[SAME_ID])]},
@@ -131,11 +131,11 @@ def test_two_policies_of_one_id_conflict_wherever_they_stand() -> None:
         {"policies": [SAME_ID]},
         {"tools": [gated]},
     ]
-    for given in others:
-        uses = given.pop("uses", [])
-        for order in ([one, *uses], [*uses, one]):
+    for options in others:
+        uses = options.pop("uses", [])
+        for order in ([first, *uses], [*uses, first]):
             with pytest.raises(PolicyConflict, match="have two different policies with the id 'gate'") as refused:
-                compose(Agent("a", uses=order, **given))
+                compose(Agent("a", uses=order, **options))
             assert "capability 'one' (a → one)" in str(refused.value)
 
 
@@ -146,33 +146,33 @@ def lambda_free(a: int) -> int:
 
 @pytest.mark.spec("C1", "C16", "C20")
 def test_every_policy_on_the_way_gates_a_tool_once() -> None:
-    own, of_capability, of_preset, of_agent = (Policy(name, gate) for name in ("own", "cap", "preset", "agent"))
-    gated = tool(policies=[own, of_capability])(lambda_free)
+    of_tool, of_capability, of_preset, of_agent = (Policy(name, gate) for name in ("own", "cap", "preset", "agent"))
+    gated = tool(policies=[of_tool, of_capability])(lambda_free)
     full = Preset(tools=[gated], policies=[of_preset])
     kit = Capability("kit", tools=[add], policies=[of_capability], presets={"full": full})
     other = Capability("other", tools=[gated])
     tools = compose(Agent("a", uses=[kit, other], tools=[find], policies=[of_agent])).tools
     assert tools["add"].gates == (of_agent, of_capability)
-    assert tools["lambda_free"].gates == (of_agent, of_capability, of_preset, own)
+    assert tools["lambda_free"].gates == (of_agent, of_capability, of_preset, of_tool)
     assert tools["find"].gates == (of_agent,)
     flipped = compose(Agent("a", uses=[other, kit], policies=[of_agent])).tools["lambda_free"]
-    assert set(flipped.gates) == {of_agent, of_capability, of_preset, own}
+    assert set(flipped.gates) == {of_agent, of_capability, of_preset, of_tool}
 
 
 @pytest.mark.spec("C19", "C20")
 def test_the_block_has_the_last_word_on_settings_and_then_the_last_capability() -> None:
     nested = {"stop": ["a"]}
-    one = Capability("one", model_settings={"temperature": 0.1, "top_p": 0.5, "extra": nested})
-    two = Capability("two", model_settings={"temperature": 0.2, "seed": 1}, uses=[one])
+    first = Capability("one", model_settings={"temperature": 0.1, "top_p": 0.5, "extra": nested})
+    two = Capability("two", model_settings={"temperature": 0.2, "seed": 1}, uses=[first])
     nested["stop"].append("b")
     composition = compose(Agent("a", uses=[two], model_settings={"seed": 2}))
     assert composition.merged.model_settings == {"temperature": 0.2, "top_p": 0.5, "extra": {"stop": ["a"]}, "seed": 2}
-    flipped = compose(Agent("a", uses=[Capability("two", model_settings={"temperature": 0.2}), one]))
+    flipped = compose(Agent("a", uses=[Capability("two", model_settings={"temperature": 0.2}), first]))
     assert flipped.merged.model_settings["temperature"] == 0.1
     full = Preset(model_settings={"temperature": 0.3, "seed": 3})
     last = Capability("last", model_settings={"temperature": 0.4, "top_p": 0.9}, presets={"full": full}, uses=[two])
     on, off = (Agent("a", uses=[last.with_presets(full=is_on)], model_settings={"seed": 2}) for is_on in (True, False))
-    assert [compose(one).merged.model_settings["temperature"] for one in (on, off)] == [0.3, 0.4]
+    assert [compose(agent).merged.model_settings["temperature"] for agent in (on, off)] == [0.3, 0.4]
     assert compose(on).merged.model_settings["seed"] == 2
     for wrong in ([("a", 1)], {1: 2}, "fast"):
         with pytest.raises(DefinitionError, match="capability 'c': model_settings"):
@@ -196,9 +196,9 @@ def test_what_one_exposes_another_of_the_same_name_does_not() -> None:
         count: int = 0
 
     public, private = notes("session"), notes("user")
-    one = Capability("one", resources=[public], state={"session": Open}, expose=["notes", "count"])
+    first = Capability("one", resources=[public], state={"session": Open}, expose=["notes", "count"])
     two = Capability("two", resources=[private], state={"user": Plan})
-    assert compose(Agent("a", uses=[one, two])).exposed == {
+    assert compose(Agent("a", uses=[first, two])).exposed == {
         ("resource", "session", "notes"),
         ("state", "session", "count"),
     }
@@ -217,7 +217,7 @@ def test_what_one_exposes_another_of_the_same_name_does_not() -> None:
 def test_explain_says_who_by_which_preset_and_which_way() -> None:
     kit = Capability("kit", tools=[add], presets={"full": Preset(tools=[find], context=[{"mood": "good"}, len_of])})
     agent = Agent("a", uses=[Capability("user", uses=[kit], context=["Some text\nand more"])], tools=[find])
-    assert [str(one) for one in compose(agent).explain()] == [
+    assert [str(explained) for explained in compose(agent).explain()] == [
         "tool add: from capability 'kit' (a → user → kit)",
         "tool find: from capability 'kit', preset 'full' (a → user → kit)",
         "context mood: from capability 'kit', preset 'full' (a → user → kit)",
@@ -242,13 +242,13 @@ def test_explain_says_so_for_every_surface_and_for_every_block_inside() -> None:
     inner = Generator("inner", uses=[Capability("user", uses=[kit])], instructions="Own.")
     root = Flow("main", Sequencer("outer", sequencer_state=Plan).then(Sequencer("middle").then(inner)))
     inside = ", in main → outer → middle → inner"
-    who = f": from capability 'kit', preset 'full' (inner → user → kit){inside}"
+    source = f": from capability 'kit', preset 'full' (inner → user → kit){inside}"
     brought = ["tool add", "resource session.notes", "resource user.texts", "state session.step", "target inner"]
-    assert [str(one) for one in compose(root).explain()] == [
+    assert [str(explained) for explained in compose(root).explain()] == [
         "state sequencer.step: from 'outer' itself, in main → outer",
-        *(f"{one}{who}" for one in [*brought, "instruction Do it."]),
+        *(f"{label}{source}" for label in [*brought, "instruction Do it."]),
         f"instruction Own.: from 'inner' itself{inside}",
-        *(f"{one}{who}" for one in ["context mood", "file /a", "policy gate"]),
+        *(f"{label}{source}" for label in ["context mood", "file /a", "policy gate"]),
     ]
 
 
@@ -270,9 +270,9 @@ def test_a_list_is_a_list(surface: str, wrong: Any) -> None:
 @pytest.mark.spec("C39", "C1")
 @pytest.mark.parametrize("surface", ["tools", "policies", "resources", "instructions"])
 def test_a_text_is_no_list(surface: str) -> None:
-    given: Any = {surface: b"x" if surface == "instructions" else "x"}
+    options: Any = {surface: b"x" if surface == "instructions" else "x"}
     with pytest.raises(DefinitionError, match=f"capability 'c': {surface} must be a list; got b?'x'"):
-        Capability("c", **given)
+        Capability("c", **options)
 
 
 @pytest.mark.spec("C1")

@@ -27,9 +27,9 @@ def test_a_principal_has_none_unless_it_is_said() -> None:
 
 
 def test_they_are_a_mapping_that_nobody_changes() -> None:
-    given = dict(SAID)
-    ada = Principal("ada", attributes=given)
-    given["tier"] = "free"
+    attributes = dict(SAID)
+    ada = Principal("ada", attributes=attributes)
+    attributes["tier"] = "free"
     assert dict(ada.attributes) == SAID
     assert (ada.attributes["tier"], ada.attributes.get("nothing"), len(ada.attributes)) == ("pro", None, 5)
     assert "tier" in ada.attributes
@@ -40,7 +40,7 @@ def test_they_are_a_mapping_that_nobody_changes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "other"),
     [
         ({"tier": "pro"}, {"tier": "free"}),
         ({"tier": "pro"}, {}),
@@ -54,8 +54,8 @@ def test_they_are_a_mapping_that_nobody_changes() -> None:
         ({"tier": "pro"}, {"Tier": "pro"}),
     ],
 )
-def test_whoever_has_others_is_another(one: dict[str, Any], other: dict[str, Any]) -> None:
-    ada, eve = Principal("ada", attributes=one), Principal("ada", attributes=other)
+def test_whoever_has_others_is_another(first: dict[str, Any], other: dict[str, Any]) -> None:
+    ada, eve = Principal("ada", attributes=first), Principal("ada", attributes=other)
     assert ada != eve
     assert len({ada, eve}) == 2
     assert ada.attributes != other
@@ -78,11 +78,11 @@ SOME = st.dictionaries(st.sampled_from(["a", "b", "c:d", "e.f"]), SCALARS, max_s
 
 
 @given(SOME, SOME)
-def test_they_are_equal_as_their_json_is(one: dict[str, Any], other: dict[str, Any]) -> None:
-    is_same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-    assert (Attributes(one) == Attributes(other)) == is_same == (Attributes(one) == other)
-    assert not is_same or hash(Attributes(one)) == hash(Attributes(other))
-    assert Attributes(json.loads(Attributes(one).to_json())) == Attributes(one)
+def test_they_are_equal_as_their_json_is(first: dict[str, Any], other: dict[str, Any]) -> None:
+    is_same = json.dumps(first, sort_keys=True) == json.dumps(other, sort_keys=True)
+    assert (Attributes(first) == Attributes(other)) == is_same == (Attributes(first) == other)
+    assert not is_same or hash(Attributes(first)) == hash(Attributes(other))
+    assert Attributes(json.loads(Attributes(first).to_json())) == Attributes(first)
 
 
 def test_copies_are_equal() -> None:
@@ -97,7 +97,7 @@ class Tier(StrEnum):
 
 
 @pytest.mark.parametrize(
-    ("attributes", "told"),
+    ("attributes", "message"),
     [
         ({f"a{number}": 1 for number in range(MAX_NAMES + 1)}, "attributes are at most 32; got 33"),
         ({"plan": {"tier": "pro"}}, "plan must be text, a number, true, false or null; got dict (attributes are flat)"),
@@ -129,11 +129,11 @@ class Tier(StrEnum):
         ("tier=pro", "attributes must be a mapping of names to values; got str"),
     ],
 )
-def test_what_is_too_many_too_deep_or_of_another_type_is_refused(attributes: Any, told: str) -> None:
+def test_what_is_too_many_too_deep_or_of_another_type_is_refused(attributes: Any, message: str) -> None:
     with pytest.raises(DefinitionError) as refused:
         Principal("ada", attributes=attributes)
     assert refused.value.message.startswith("principal 'ada': attributes")
-    assert told in refused.value.message
+    assert message in refused.value.message
     assert len(refused.value.message) < 200
     assert "\n" not in refused.value.message
     with pytest.raises(DefinitionError, match="principal 'bot': on_behalf_of_attributes"):
@@ -184,15 +184,15 @@ def test_a_chain_names_each_in_its_place() -> None:
 
 @pytest.mark.spec("G9")
 def test_of_whom_nothing_is_said_there_are_none() -> None:
-    told = Principal("bot", on_behalf_of="user:desk for user:ada")
-    assert told.on_behalf_of_attributes == ({}, {})
-    assert told == Principal("bot").acting_for(Principal("desk").acting_for(Principal("ada")))
+    bot = Principal("bot", on_behalf_of="user:desk for user:ada")
+    assert bot.on_behalf_of_attributes == ({}, {})
+    assert bot == Principal("bot").acting_for(Principal("desk").acting_for(Principal("ada")))
     some = Principal("bot", on_behalf_of="user:desk for user:ada", on_behalf_of_attributes=[{"tier": "pro"}])
     assert some.on_behalf_of_attributes == ({"tier": "pro"}, {})
 
 
 @pytest.mark.parametrize(
-    ("whom", "given", "told"),
+    ("on_behalf_of", "attributes", "message"),
     [
         (None, [{"tier": "pro"}], "on_behalf_of_attributes are of those that on_behalf_of names: 0; got 1"),
         ("user:ada", [{}, {}], "on_behalf_of_attributes are of those that on_behalf_of names: 1; got 2"),
@@ -200,9 +200,9 @@ def test_of_whom_nothing_is_said_there_are_none() -> None:
         ("user:ada", "tier", "on_behalf_of_attributes must be a list"),
     ],
 )
-def test_attributes_of_nobody_are_refused(whom: str | None, given: Any, told: str) -> None:
-    with pytest.raises(DefinitionError, match=told):
-        Principal("bot", on_behalf_of=whom, on_behalf_of_attributes=given)
+def test_attributes_of_nobody_are_refused(on_behalf_of: str | None, attributes: Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        Principal("bot", on_behalf_of=on_behalf_of, on_behalf_of_attributes=attributes)
 
 
 def test_more_permissions_leave_them() -> None:

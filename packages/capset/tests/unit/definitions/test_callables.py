@@ -88,24 +88,24 @@ TOOLS: dict[str, tuple[Tool[..., str], dict[str, Any], str]] = {
 @pytest.mark.spec("K4")
 @pytest.mark.parametrize("description", TOOLS)
 async def test_a_partial_a_method_or_an_object_is_a_tool(description: str) -> None:
-    made, arguments, gives = TOOLS[description]
-    assert made.description == description
-    assert set(made.parameters) == set(made.arguments.names) == set(arguments)
-    async with opened(Agent("a", tools=[made])) as desk:
-        assert await desk.session.call(made, **arguments) == gives
+    definition, arguments, gives = TOOLS[description]
+    assert definition.description == description
+    assert set(definition.parameters) == set(definition.arguments.names) == set(arguments)
+    async with opened(Agent("a", tools=[definition])) as desk:
+        assert await desk.session.call(definition, **arguments) == gives
 
 
 @pytest.mark.spec("K4")
 async def test_a_model_cannot_change_what_a_partial_has_bound() -> None:
-    made = tool(name="t")(functools.partial(find, count=5))
-    async with opened(Agent("a", tools=[made])) as desk:
+    definition = tool(name="t")(functools.partial(find, count=5))
+    async with opened(Agent("a", tools=[definition])) as desk:
         refused = await desk.session.try_message(desk.session.message("t", {"place": "x", "count": 9}))
         assert refused.error is not None
         assert refused.error.code == "invalid_arguments"
 
 
 @pytest.mark.parametrize(
-    ("make", "told", "hint"),
+    ("make", "message", "hint"),
     [
         (lambda: tool(functools.partial(find, count=5)), "has no name of its own", "tool(name='search')"),
         (lambda: tool(Waiting()), "has no name of its own", "tool(name='search')"),
@@ -115,8 +115,8 @@ async def test_a_model_cannot_change_what_a_partial_has_bound() -> None:
     ],
     ids=["partial", "object", "unbound", "classmethod", "class"],
 )
-def test_what_cannot_be_a_tool_is_refused_with_what_to_write(make: Any, told: str, hint: str) -> None:
-    with pytest.raises(DefinitionError, match=told) as refused:
+def test_what_cannot_be_a_tool_is_refused_with_what_to_write(make: Any, message: str, hint: str) -> None:
+    with pytest.raises(DefinitionError, match=message) as refused:
         make()
     assert hint in str(refused.value.hint)
 
@@ -201,6 +201,6 @@ def test_a_field_that_cannot_be_meant_is_refused() -> None:
         """Fit."""
         return size
 
-    for wrong, told in ((aliased, "an alias would be another name"), (unfit, "its default does not fit")):
-        with pytest.raises(DefinitionError, match=told):
+    for wrong, message in ((aliased, "an alias would be another name"), (unfit, "its default does not fit")):
+        with pytest.raises(DefinitionError, match=message):
             tool(wrong)

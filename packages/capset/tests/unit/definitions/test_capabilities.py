@@ -38,7 +38,7 @@ def test_a_capability_may_be_a_bare_name() -> None:
 
 @pytest.mark.spec("C1")
 def test_every_field_is_kept() -> None:
-    made = Capability(
+    capability = Capability(
         "c",
         title="T",
         description="D",
@@ -52,9 +52,19 @@ def test_every_field_is_kept() -> None:
         instructions=["a", "b"],
         tools=[add],
     )
-    assert (made.title, made.description, made.status, made.icon) == ("T", "D", "deprecated", "i")
-    assert (made.category, made.version, made.part.instructions, made.part.tools) == ("k", "1", ("a", "b"), (add,))
-    assert (made.risk, made.aliases, made.secrets) == ("high", ("old",), ("KEY",))
+    assert (capability.title, capability.description, capability.status, capability.icon) == (
+        "T",
+        "D",
+        "deprecated",
+        "i",
+    )
+    assert (capability.category, capability.version, capability.part.instructions, capability.part.tools) == (
+        "k",
+        "1",
+        ("a", "b"),
+        (add,),
+    )
+    assert (capability.risk, capability.aliases, capability.secrets) == ("high", ("old",), ("KEY",))
 
 
 @pytest.mark.spec("P2")
@@ -131,9 +141,9 @@ def test_hooks_are_hooks(make: Any, wrong: Any) -> None:
 @pytest.mark.spec("C2", "G7")
 @pytest.mark.parametrize("field", ["fns", "uses", "presets", "default", "helpers", "config", "secrets", "expose"])
 def test_a_preset_declares_nothing_else(field: str) -> None:
-    given: Any = {field: None}
+    options: Any = {field: None}
     with pytest.raises(TypeError, match=field):
-        Preset(**given)
+        Preset(**options)
 
 
 @pytest.mark.spec("G7")
@@ -149,7 +159,7 @@ def test_an_agent_keeps_what_it_is_given() -> None:
         "Scribe 2", system_prompt=" Keep.\n", instructions=[" a ", ""], uses=[capability] * 2, description="D"
     )
     assert (agent.system_prompt, agent.instructions, agent.description) == (" Keep.\n", ("a",), "D")
-    assert [one.base for one in agent.uses if not callable(one)] == [capability, capability]
+    assert [ref.base for ref in agent.uses if not callable(ref)] == [capability, capability]
 
 
 @pytest.mark.parametrize("wrong", ["noop", add, Capability, None])
@@ -163,6 +173,6 @@ def test_an_agent_uses_capabilities_only(wrong: Any) -> None:
 @pytest.mark.parametrize("field", ["system_prompt", "description", "instructions"])
 @pytest.mark.parametrize("wrong", [5, "\ud800"])
 def test_an_agents_texts_are_texts(field: str, wrong: Any) -> None:
-    given: Any = {field: [wrong] if field == "instructions" else wrong}
+    options: Any = {field: [wrong] if field == "instructions" else wrong}
     with pytest.raises(DefinitionError, match=f"agent 'a': {field}"):
-        Agent("a", **given)
+        Agent("a", **options)

@@ -33,16 +33,16 @@ class Paint:
 
 
 def test_what_a_check_returns_is_stored() -> None:
-    made = Paint(0.5, "green", 3, " x ")
-    assert (made.litres, made.colour, made.tins, made.label) == (0.5, "green", 3, "x")
+    paint = Paint(0.5, "green", 3, " x ")
+    assert (paint.litres, paint.colour, paint.tins, paint.label) == (0.5, "green", 3, "x")
     assert Paint(10) == Paint(10, "red", None, "label")
     with pytest.raises(FrozenInstanceError):
-        made.tins = 4  # pyright: ignore[reportAttributeAccessIssue]
+        paint.tins = 4  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.spec("G7")
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("changes", "message"),
     [
         ({"litres": 0}, "a paint's litres are a number; got 0"),
         ({"litres": 10.5}, "a paint's litres are a number; got 10.5"),
@@ -57,8 +57,8 @@ def test_what_a_check_returns_is_stored() -> None:
         ({"tins": 0, "colour": 3}, "colour is red or green; got 3"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_the_name_of_its_field(given: dict[str, Any], message: str) -> None:
-    arguments: dict[str, Any] = {"litres": 1, **given}
+def test_what_does_not_fit_is_refused_by_the_name_of_its_field(changes: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"litres": 1, **changes}
     with pytest.raises(DefinitionError) as caught:
         Paint(**arguments)
     assert caught.value.message == message
@@ -70,6 +70,6 @@ def test_an_object_of_a_class_is_one_of_a_subclass_too() -> None:
 
 
 def test_the_arguments_of_an_initialiser_are_checked_before_they_are_stored() -> None:
-    made = object.__new__(Paint)
-    store_checked(made, {"litres": 2, "colour": "red", "tins": None, "label": "a", "self": made})
-    assert made == Paint(2, label="a")
+    paint = object.__new__(Paint)
+    store_checked(paint, {"litres": 2, "colour": "red", "tins": None, "label": "a", "self": paint})
+    assert paint == Paint(2, label="a")

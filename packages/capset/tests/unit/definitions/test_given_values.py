@@ -32,8 +32,8 @@ class Basket(BaseModel):
     items: list[int]
 
 
-def listing(given: list[int]) -> AnyTool:
-    def show(items: list[int] = given) -> list[int]:
+def listing(default: list[int]) -> AnyTool:
+    def show(items: list[int] = default) -> list[int]:
         """Show."""
         items.append(9)
         return items
@@ -41,18 +41,18 @@ def listing(given: list[int]) -> AnyTool:
     return tool(effect="read")(show)
 
 
-def noted(given: list[int]) -> AnyTool:
+def noted(default: list[int]) -> AnyTool:
     def show(items: Any) -> list[int]:
         """Show."""
         items.append(9)
         return items
 
-    show.__annotations__["items"] = Annotated[list[int], Field(default=given)]
+    show.__annotations__["items"] = Annotated[list[int], Field(default=default)]
     return tool(effect="read")(show)
 
 
-def fielded(given: list[int]) -> AnyTool:
-    field = Field(given, max_length=5)
+def fielded(default: list[int]) -> AnyTool:
+    field = Field(default, max_length=5)
 
     def show(items: list[int] = field) -> list[int]:
         """Show."""
@@ -62,8 +62,8 @@ def fielded(given: list[int]) -> AnyTool:
     return tool(effect="read")(show)
 
 
-def boxed(given: list[int]) -> AnyTool:
-    box = Box(given)
+def boxed(default: list[int]) -> AnyTool:
+    box = Box(default)
 
     def show(items: Box = box) -> list[int]:
         """Show."""
@@ -73,8 +73,8 @@ def boxed(given: list[int]) -> AnyTool:
     return tool(effect="read")(show)
 
 
-def modelled(given: list[int]) -> AnyTool:
-    basket = Basket.model_construct(items=given)
+def modelled(default: list[int]) -> AnyTool:
+    basket = Basket.model_construct(items=default)
 
     def show(items: Basket = basket) -> list[int]:
         """Show."""
@@ -84,27 +84,27 @@ def modelled(given: list[int]) -> AnyTool:
     return tool(effect="read")(show)
 
 
-def in_json_schema(given: list[int]) -> AnyTool:
+def in_json_schema(default: list[int]) -> AnyTool:
     def show(params: dict[str, Any]) -> list[int]:
         params["items"].append(9)
         return params["items"]
 
-    parameters = {"items": {"type": "array", "items": {"type": "integer"}, "default": given}}
+    parameters = {"items": {"type": "array", "items": {"type": "integer"}, "default": default}}
     return schema_tool(name="show", description="Show.", parameters=parameters, handler=show, effect="read")
 
 
 @pytest.mark.spec("K4", "F12")
 @pytest.mark.parametrize("make", [listing, noted, fielded, boxed, modelled, in_json_schema])
 async def test_the_default_of_a_parameter_stays_as_it_was(make: Any) -> None:
-    given = [1]
-    made, hash_before = make(given), tool_hash(make([1]))
-    given.append(2)
-    async with opened(Agent("a", tools=[made])) as desk:
-        assert [await desk.session.call(made) for _ in range(2)] == [[1, 9], [1, 9]]
-    assert tool_hash(made) == hash_before
-    default: Any = made.arguments.json_schema["properties"]["items"]["default"]
+    numbers = [1]
+    definition, hash_before = make(numbers), tool_hash(make([1]))
+    numbers.append(2)
+    async with opened(Agent("a", tools=[definition])) as desk:
+        assert [await desk.session.call(definition) for _ in range(2)] == [[1, 9], [1, 9]]
+    assert tool_hash(definition) == hash_before
+    default: Any = definition.arguments.json_schema["properties"]["items"]["default"]
     assert default in ([1], {"items": [1]})
-    assert given == [1, 2]
+    assert numbers == [1, 2]
 
 
 @pytest.mark.spec("K4")
@@ -120,29 +120,34 @@ def test_what_cannot_be_changed_is_no_function_of_the_hosts() -> None:
 
 @pytest.mark.spec("C33")
 async def test_the_default_of_a_resource_stays_as_it_was() -> None:
-    given = {"a": [1]}
-    kept = Resource("kept", dict[str, list[int]], scope="session", default=given)
-    given["a"].append(2)
+    default = {"a": [1]}
+    resource = Resource("kept", dict[str, list[int]], scope="session", default=default)
+    default["a"].append(2)
 
     @tool(effect="read")
     async def show(ctx: Context) -> dict[str, list[int]]:
         """Show."""
-        found = await ctx.resource(kept).get()
-        found["a"].append(9)
-        return await ctx.resource(kept).get()
+        stored = await ctx.resource(resource).get()
+        stored["a"].append(9)
+        return await ctx.resource(resource).get()
 
-    async with opened(Agent("a", tools=[show], resources=[kept])) as desk:
+    async with opened(Agent("a", tools=[show], resources=[resource])) as desk:
         assert await desk.session.call(show) == {"a": [1]}
 
 
 @pytest.mark.spec("C19")
 async def test_settings_of_a_model_stay_as_they_were_and_a_runner_cannot_change_them() -> None:
-    given: dict[str, Any] = {"stop": ("a", ["b"]), "extra_body": {"tags": {"x"}}}
+    model_settings: dict[str, Any] = {"stop": ("a", ["b"]), "extra_body": {"tags": {"x"}}}
     block = Generator(
-        "g", uses=[Capability("c", model_settings=given, presets={"p": Preset(model_settings={"headers": given})})]
+        "g",
+        uses=[
+            Capability(
+                "c", model_settings=model_settings, presets={"p": Preset(model_settings={"headers": model_settings})}
+            )
+        ],
     )
-    given["stop"][1].append("z")
-    given["extra_body"]["tags"].add("z")
+    model_settings["stop"][1].append("z")
+    model_settings["extra_body"]["tags"].add("z")
     runner = ScriptedRunner({"g": [Say("one"), Say("two")]})
     expected = {"stop": ("a", ["b"]), "extra_body": {"tags": {"x"}}}
     expected |= {"headers": {"stop": ("a", ["b"]), "extra_body": {"tags": {"x"}}}}
@@ -155,7 +160,7 @@ async def test_settings_of_a_model_stay_as_they_were_and_a_runner_cannot_change_
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (
             lambda: Capability("c", model_settings={"lock": Lock()}),
@@ -166,8 +171,8 @@ async def test_settings_of_a_model_stay_as_they_were_and_a_runner_cannot_change_
     ],
     ids=["settings", "static context", "resource"],
 )
-def test_what_cannot_be_copied_is_refused_by_its_name(make: Any, told: str) -> None:
-    with pytest.raises(DefinitionError, match=told) as refused:
+def test_what_cannot_be_copied_is_refused_by_its_name(make: Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message) as refused:
         make()
     assert refused.value.hint
 

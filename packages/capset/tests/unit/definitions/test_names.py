@@ -31,7 +31,7 @@ def test_a_tools_name_is_what_model_providers_accept(name: str) -> None:
 
 
 @pytest.mark.spec("K1")
-@pytest.mark.parametrize("name", [one for one in NEVER if one is not None] + ["a" * 65, "a.b", "a:b"])
+@pytest.mark.parametrize("name", [wrong for wrong in NEVER if wrong is not None] + ["a" * 65, "a.b", "a:b"])
 def test_any_other_name_of_a_tool_is_refused(name: object) -> None:
     with pytest.raises(DefinitionError, match="a tool's name must match"):
         named(name)
@@ -57,7 +57,7 @@ def test_a_wrong_name_of_an_agent_is_refused(name: object) -> None:
         Agent(name)  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("id", [one for one in NEVER if one != ""] + ["", "a" * 101])
+@pytest.mark.parametrize("id", [wrong for wrong in NEVER if wrong != ""] + ["", "a" * 101])
 def test_a_wrong_id_of_a_policy_is_refused(id: object) -> None:
     assert Policy("team.billing:v-2_x", yes).id == "team.billing:v-2_x"
     with pytest.raises(DefinitionError, match="a policy's id must match"):
@@ -105,7 +105,7 @@ def test_a_name_is_said_in_the_refusal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("texts", "expected"),
     [
         ([], ()),
         ("", ()),
@@ -114,8 +114,8 @@ def test_a_name_is_said_in_the_refusal() -> None:
         (iter(["a", "a"]), ("a", "a")),
     ],
 )
-def test_texts_are_trimmed_and_empty_ones_dropped(given: list[str], kept: tuple[str, ...]) -> None:
-    assert checked_texts("texts", given) == kept
+def test_texts_are_trimmed_and_empty_ones_dropped(texts: list[str], expected: tuple[str, ...]) -> None:
+    assert checked_texts("texts", texts) == expected
 
 
 @pytest.mark.parametrize(

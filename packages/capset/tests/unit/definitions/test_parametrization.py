@@ -27,15 +27,15 @@ def test_equal_arguments_give_the_same_object_however_they_are_given() -> None:
 
 @pytest.mark.spec("C8", "C32")
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "other"),
     [(1, True), (1, 1.0), (0.0, -0.0), ((1,), (True,)), (((1,),), ((1.0,),)), (frozenset({1}), frozenset({True}))],
 )
-def test_arguments_are_told_apart_by_type_too(one: Any, other: Any) -> None:
-    assert storage(one) is storage(one)
-    assert storage(one) is not storage(other)
-    assert storage("x", one) is not storage("x", other)
-    assert storage(cached=one) is not storage(cached=other)
-    assert storage(more=one) is not storage(more=other)
+def test_arguments_are_told_apart_by_type_too(first: Any, other: Any) -> None:
+    assert storage(first) is storage(first)
+    assert storage(first) is not storage(other)
+    assert storage("x", first) is not storage("x", other)
+    assert storage(cached=first) is not storage(cached=other)
+    assert storage(more=first) is not storage(more=other)
 
 
 @pytest.mark.spec("C32")
@@ -49,10 +49,10 @@ def test_nothing_is_forgotten() -> None:
 @pytest.mark.spec("C32")
 def test_the_name_carries_the_parameter() -> None:
     @parameterised
-    def kept(scope: str) -> Capability:
+    def build(scope: str) -> Capability:
         return Capability(f"kept:{scope}")
 
-    assert (kept("user").name, kept("session").name) == ("kept:user", "kept:session")
+    assert (build("user").name, build("session").name) == ("kept:user", "kept:session")
 
 
 @pytest.mark.spec("C32")
@@ -99,55 +99,55 @@ def test_one_that_never_ends_is_told() -> None:
 
 
 def test_a_maker_that_fails_is_asked_again() -> None:
-    made: list[int] = []
+    calls: list[int] = []
 
     @parameterised
     def flaky(number: int) -> Capability:
-        made.append(number)
-        if len(made) == 1:
+        calls.append(number)
+        if len(calls) == 1:
             raise RuntimeError("not yet")
         return Capability("flaky")
 
     with pytest.raises(RuntimeError, match="not yet"):
         flaky(1)
     assert flaky(1) is flaky(1)
-    assert made == [1, 1]
+    assert calls == [1, 1]
 
 
 def test_wrong_arguments_fail_as_those_of_a_function_do() -> None:
     @parameterised
-    def made(scope: str) -> Capability:
+    def build(scope: str) -> Capability:
         return Capability("made")
 
     with pytest.raises(TypeError, match="missing a required argument: 'scope'"):
-        made(scop="x")  # pyright: ignore[reportCallIssue]
+        build(scop="x")  # pyright: ignore[reportCallIssue]
 
 
 def test_many_threads_get_one_object() -> None:
-    ready, found = threading.Barrier(16), list[Capability]()
+    ready, capabilities = threading.Barrier(16), list[Capability]()
 
     @parameterised
-    def made(name: str) -> Capability:
+    def build(name: str) -> Capability:
         return Capability("made")
 
     def ask() -> None:
         ready.wait()
-        found.append(made("x"))
+        capabilities.append(build("x"))
 
     threads = [threading.Thread(target=ask) for _ in range(16)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 16
-    assert len(set(found)) == 1
+    assert len(capabilities) == 16
+    assert len(set(capabilities)) == 1
 
 
 def test_two_functions_that_use_each_other_may_be_called_by_two_threads_at_once() -> None:
     inside = threading.Barrier(2)
 
     @parameterised
-    def one(leaf: bool) -> Capability:
+    def first(leaf: bool) -> Capability:
         if not leaf:
             meet()
         return Capability("one" if leaf else "one:branch", uses=[] if leaf else [two(True)])
@@ -156,7 +156,7 @@ def test_two_functions_that_use_each_other_may_be_called_by_two_threads_at_once(
     def two(leaf: bool) -> Capability:
         if not leaf:
             meet()
-        return Capability("two" if leaf else "two:branch", uses=[] if leaf else [one(True)])
+        return Capability("two" if leaf else "two:branch", uses=[] if leaf else [first(True)])
 
     def meet() -> None:
         try:
@@ -164,7 +164,7 @@ def test_two_functions_that_use_each_other_may_be_called_by_two_threads_at_once(
         except threading.BrokenBarrierError:
             inside.reset()
 
-    threads = [threading.Thread(target=make, args=(False,), daemon=True) for make in (one, two)]
+    threads = [threading.Thread(target=make, args=(False,), daemon=True) for make in (first, two)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -51,9 +51,9 @@ def test_a_preset_declares_every_surface_of_a_capability() -> None:
     preset, capability = Preset(**SURFACES), Capability("c", **SURFACES)
     assert preset.part.declared == capability.part.declared == frozenset(SURFACES)
     for surface in SURFACES:
-        given, expected = getattr(preset.part, surface), getattr(capability.part, surface)
+        declared, expected = getattr(preset.part, surface), getattr(capability.part, surface)
         if surface != "context":
-            assert given == expected
+            assert declared == expected
     assert [entry.value for entry in preset.part.context] == [entry.value for entry in capability.part.context]
     assert repr(preset).startswith("Preset(context, files, instructions")
 
@@ -117,13 +117,13 @@ def test_a_reference_is_new_frozen_and_one_step_from_its_base() -> None:
 
 
 @pytest.mark.spec("C4")
-@pytest.mark.parametrize("made", [FULL, FULL.with_presets(one=True)])
-def test_an_unknown_preset_is_refused_at_once(made: Any) -> None:
+@pytest.mark.parametrize("definition", [FULL, FULL.with_presets(one=True)])
+def test_an_unknown_preset_is_refused_at_once(definition: Any) -> None:
     with pytest.raises(DefinitionError, match=r"capability 'c': unknown preset 'tow'; did you mean 'two'\?"):
-        made.with_presets(tow=True)
+        definition.with_presets(tow=True)
     for wrong in (1, 0, None, "yes"):
         with pytest.raises(DefinitionError, match="capability 'c', preset 'two': True or False; got"):
-            made.with_presets(two=wrong)
+            definition.with_presets(two=wrong)
 
 
 @pytest.mark.spec("C4")

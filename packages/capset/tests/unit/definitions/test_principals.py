@@ -17,9 +17,9 @@ def test_a_principal_holds_nothing_by_default() -> None:
 
 @pytest.mark.spec("G8")
 def test_permissions_are_exact_strings() -> None:
-    held = Principal("p", permissions=["notes:read", "notes:read"]).permissions
-    assert held == {"notes:read"}
-    assert "notes:write" not in held
+    permissions = Principal("p", permissions=["notes:read", "notes:read"]).permissions
+    assert permissions == {"notes:read"}
+    assert "notes:write" not in permissions
 
 
 @pytest.mark.parametrize("id", ["", "  ", "\n", 5, None, "\ud800"])
@@ -30,7 +30,7 @@ def test_a_principal_has_an_id(id: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["", "admin", "User", None, ["user"]])
 def test_another_kind_is_refused(kind: Any) -> None:
-    assert {Principal("p", kind=one).kind for one in ("user", "agent", "org")} == {"user", "agent", "org"}
+    assert {Principal("p", kind=valid_kind).kind for valid_kind in ("user", "agent", "org")} == {"user", "agent", "org"}
     with pytest.raises(DefinitionError, match="principal 'p': kind must be one of"):
         Principal("p", kind=kind)
 
@@ -58,14 +58,14 @@ PRINCIPALS = st.builds(
 @pytest.mark.spec("G9")
 @given(PRINCIPALS, PRINCIPALS, PRINCIPALS)
 def test_whoever_acts_for_another_may_do_what_both_may_and_no_more(
-    one: Principal, other: Principal, third: Principal
+    first: Principal, other: Principal, third: Principal
 ) -> None:
-    both = one.acting_for(other)
-    assert both.permissions == one.permissions & other.permissions
-    assert (both.id, both.kind, both.org) == (one.id, one.kind, one.org), "it is still who it is"
+    both = first.acting_for(other)
+    assert both.permissions == first.permissions & other.permissions
+    assert (both.id, both.kind, both.org) == (first.id, first.kind, first.org), "it is still who it is"
     assert both.on_behalf_of == f"{other.kind}:{other.id}"
-    chain = one.acting_for(other.acting_for(third))
-    assert chain.permissions == one.permissions & other.permissions & third.permissions
+    chain = first.acting_for(other.acting_for(third))
+    assert chain.permissions == first.permissions & other.permissions & third.permissions
     assert chain.on_behalf_of == f"{other.kind}:{other.id} for {third.kind}:{third.id}"
 
 

@@ -37,9 +37,9 @@ KIT = Capability("kit", tools=[add, find], config=Options)
 
 @pytest.mark.spec("C1")
 def test_a_config_is_kept_as_it_was_given() -> None:
-    given = Options(limit=5, names=["a"])
-    ref = KIT.with_config(given)
-    given.names.append("b")
+    options = Options(limit=5, names=["a"])
+    ref = KIT.with_config(options)
+    options.names.append("b")
     assert ref.config == Options(limit=5, names=["a"])
     assert KIT.ref.config is None
     assert ref.with_config(Options(limit=6)).config == Options(limit=6)
@@ -155,6 +155,6 @@ def test_uses_is_a_list(wrong: Any) -> None:
 
 
 def test_an_iterator_will_do() -> None:
-    agent = Agent("a", uses=(one for one in (KIT, KIT.with_names(prefix="x"))))
+    agent = Agent("a", uses=(use for use in (KIT, KIT.with_names(prefix="x"))))
     assert len(agent.uses) == 2
     assert len(agent.uses) == 2

@@ -24,14 +24,14 @@ typed = Capability[Helpers, Settings]("typed", helpers=Helpers, config=Settings)
 
 
 @pytest.mark.parametrize(
-    "made",
+    "definition",
     [typed, Resource[int]("count", int, scope="session", default=0), CapabilityRef[Helpers, Settings](typed)],
-    ids=lambda made: type(made).__name__,
+    ids=lambda definition: type(definition).__name__,
 )
-def test_a_generic_definition_can_be_made_with_its_types_and_nothing_can_be_set(made: Any) -> None:
+def test_a_generic_definition_can_be_made_with_its_types_and_nothing_can_be_set(definition: Any) -> None:
     for name in ("name", "anything", "__orig_class__"):
         with pytest.raises(FrozenInstanceError, match="is frozen"):
-            setattr(made, name, "other")
+            setattr(definition, name, "other")
     with pytest.raises(FrozenInstanceError, match="is frozen"):
-        del made.name
-    assert made.name in ("typed", "count")
+        del definition.name
+    assert definition.name in ("typed", "count")

@@ -47,12 +47,12 @@ async def test_what_a_policy_raises_reaches_hooks_and_the_log_and_nobody_else(
     assert (verdict.in_play, verdict.reason, verdict.policies) == (False, "the policy failed, so it denies", ("gate",))
     assert "hunter2" not in repr(snapshot.decisions["gate"].reason)
     (event,) = trace.asked
-    told = event.error
-    assert told is raised or (isinstance(told, RuntimeError) and told.__cause__ is raised), (
+    reported = event.error
+    assert reported is raised or (isinstance(reported, RuntimeError) and reported.__cause__ is raised), (
         "PEP 479 wraps StopIteration"
     )
     assert event.decision.kind == "deny"
-    assert [one.levelno for one in caplog.records if one.name == "capset.policies"] == [logging.ERROR]
+    assert [record.levelno for record in caplog.records if record.name == "capset.policies"] == [logging.ERROR]
     assert "hunter2" in caplog.text
 
 
@@ -145,14 +145,14 @@ PARTS = st.recursive(
     st.lists(PARTS, max_size=3), st.lists(PARTS, max_size=2), st.lists(PARTS, max_size=2), st.lists(st.integers(0, 4))
 )
 def test_each_policy_is_asked_once_over_all_nesting_in_traversal_order(
-    own: list[Any], base: list[Any], preset: list[Any], outer: list[int]
+    agent_tools: list[Any], base: list[Any], preset: list[Any], outer: list[int]
 ) -> None:
-    asked: list[str] = []
+    policy_ids: list[str] = []
     suspending = {1, 3}
 
     def gate(number: int) -> Policy:
         def answer(request: Request) -> Any:
-            asked.append(f"p{number}")
+            policy_ids.append(f"p{number}")
             return later() if number in suspending else True
 
         return Policy(f"p{number}", answer)
@@ -163,37 +163,41 @@ def test_each_policy_is_asked_once_over_all_nesting_in_traversal_order(
     def build(part: Any) -> Member:
         if isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], list):
             kit, inside = part
-            return Toolkit(f"kit_{next(names)}", [build(one) for one in inside], policies=[gates[one] for one in kit])
-        return make(f"tool_{next(names)}", *dict.fromkeys(gates[one] for one in part))
+            return Toolkit(
+                f"kit_{next(names)}",
+                [build(element) for element in inside],
+                policies=[gates[element] for element in kit],
+            )
+        return make(f"tool_{next(names)}", *dict.fromkeys(gates[number] for number in part))
 
     def met(around: list[int], parts: list[Any]) -> list[int]:
-        found: list[int] = []
+        numbers: list[int] = []
         for part in parts:
             is_kit = len(part) == 2 and isinstance(part[0], list)
-            found += [*around, *(part[0] if is_kit else part)]
-            found += met([], part[1]) if is_kit else []
-        return found
+            numbers += [*around, *(part[0] if is_kit else part)]
+            numbers += met([], part[1]) if is_kit else []
+        return numbers
 
     capability = Capability(
         "kit",
-        tools=[build(one) for one in base],
+        tools=[build(shape) for shape in base],
         policies=[gates[4]] if base or preset else [],
-        presets={"more": Preset(tools=[build(one) for one in preset])},
+        presets={"more": Preset(tools=[build(shape) for shape in preset])},
         default=["more"],
     )
     agent = Agent(
         "agent",
         uses=[capability],
-        tools=[build(one) for one in own],
-        policies=list(dict.fromkeys(gates[one] for one in outer)),
+        tools=[build(shape) for shape in agent_tools],
+        policies=list(dict.fromkeys(gates[number] for number in outer)),
     )
-    expected = list(dict.fromkeys([*met([*outer, 4], base), *met([*outer, 4], preset), *met([*outer], own)]))
+    expected = list(dict.fromkeys([*met([*outer, 4], base), *met([*outer, 4], preset), *met([*outer], agent_tools)]))
     trace = Trace()
     snapshot = asyncio.run(seen(compose(agent), hooks=trace.hooks("run")))
-    assert asked == [f"p{one}" for one in expected]
-    assert len(set(asked)) == len(asked)
-    assert list(snapshot.decisions) == asked
-    assert [event.policy.id for event in trace.asked] == asked
+    assert policy_ids == [f"p{number}" for number in expected]
+    assert len(set(policy_ids)) == len(policy_ids)
+    assert list(snapshot.decisions) == policy_ids
+    assert [event.policy.id for event in trace.asked] == policy_ids
 
 
 @pytest.mark.spec("F20")

@@ -37,32 +37,34 @@ async def kept(principal: Principal, **more: Any) -> SnapshotEnvelope:
 
 
 @pytest.mark.parametrize(
-    "who", [ADA, BOT, Principal("bot", org="acme").acting_for(BOT), Principal("bot").acting_for(Principal("x"))]
+    "principal", [ADA, BOT, Principal("bot", org="acme").acting_for(BOT), Principal("bot").acting_for(Principal("x"))]
 )
-async def test_an_envelope_has_all_of_who_acted(who: Principal) -> None:
-    envelope = await kept(who)
-    assert principal_of(envelope) == who
-    assert set((await hydrate(envelope, AGENT, principal=who)).tools) == {one.name for one in envelope.runtime.tools}
-    found = await replay(envelope, AGENT)
-    assert not found.differs
-    assert (found.principal, found.diff.notes, found.now.envelope) == (who, (), envelope)
+async def test_an_envelope_has_all_of_who_acted(principal: Principal) -> None:
+    envelope = await kept(principal)
+    assert principal_of(envelope) == principal
+    assert set((await hydrate(envelope, AGENT, principal=principal)).tools) == {
+        entry.name for entry in envelope.runtime.tools
+    }
+    replayed = await replay(envelope, AGENT)
+    assert not replayed.differs
+    assert (replayed.principal, replayed.diff.notes, replayed.now.envelope) == (principal, (), envelope)
 
 
 async def test_what_has_none_is_written_as_ever() -> None:
     envelope = await kept(Principal("ada", permissions=["notes:read"]))
-    told = json.loads(envelope.to_json())["runtime"]["toolkit_context"]["principal"]
-    assert told == {"id": "ada", "kind": "user", "org": None, "permissions": ["notes:read"]}
+    principal = json.loads(envelope.to_json())["runtime"]["toolkit_context"]["principal"]
+    assert principal == {"id": "ada", "kind": "user", "org": None, "permissions": ["notes:read"]}
 
 
 @pytest.mark.spec("F11")
 async def test_they_are_in_no_hash() -> None:
-    one, other = await kept(ADA), await kept(Principal("ada", attributes={**SAID, "level": 4}))
-    assert one.link == other.link
-    assert one.static == other.static
+    first, other = await kept(ADA), await kept(Principal("ada", attributes={**SAID, "level": 4}))
+    assert first.link == other.link
+    assert first.static == other.static
 
 
 @pytest.mark.parametrize(
-    "who",
+    "principal",
     [
         Principal("ada", org="acme", permissions=ADA.permissions, attributes={**SAID, "tier": "free"}),
         Principal("ada", org="acme", permissions=ADA.permissions, attributes={**SAID, "level": 3.0}),
@@ -72,11 +74,11 @@ async def test_they_are_in_no_hash() -> None:
         Principal("ada", org="acme", attributes=SAID).acting_for(ADA),
     ],
 )
-async def test_nobody_takes_over_what_policies_said_of_other_attributes(who: Principal) -> None:
+async def test_nobody_takes_over_what_policies_said_of_other_attributes(principal: Principal) -> None:
     with pytest.raises(HydrationRefused, match="the principal has other attributes than the envelope's"):
-        await hydrate(await kept(ADA), AGENT, principal=who)
+        await hydrate(await kept(ADA), AGENT, principal=principal)
     with pytest.raises(HydrationRefused, match="the principal has other attributes"):
-        await hydrate(await kept(who), AGENT, principal=ADA)
+        await hydrate(await kept(principal), AGENT, principal=ADA)
 
 
 async def test_of_a_delegation_each_side_counts() -> None:
@@ -93,27 +95,27 @@ async def test_an_older_envelope_is_for_principals_without(before: str) -> None:
     if before.endswith("principals"):
         del data["runtime"]["toolkit_context"]["principal"]
     envelope = read_envelope(json.dumps(data))
-    for who in (Principal("ada"), Principal("bot").acting_for(Principal("ada"))):
-        assert set((await hydrate(envelope, AGENT, principal=who)).tools) == {"plain"}
-    for who in (ADA, Principal("bot", org="acme").acting_for(ADA)):
+    for principal in (Principal("ada"), Principal("bot").acting_for(Principal("ada"))):
+        assert set((await hydrate(envelope, AGENT, principal=principal)).tools) == {"plain"}
+    for principal in (ADA, Principal("bot", org="acme").acting_for(ADA)):
         with pytest.raises(HydrationRefused, match="the principal has other attributes"):
-            await hydrate(envelope, AGENT, principal=who)
+            await hydrate(envelope, AGENT, principal=principal)
 
 
 async def test_secrets_are_not_kept_and_said_to_be_missing() -> None:
     ada = Principal("ada", attributes={"tier": "pro", "api_key": "hush-1234", "token": None})
     envelope = await kept(Principal("bot", attributes={"password": "hush-5678"}).acting_for(ada))
     assert "hush" not in envelope.to_json()
-    who = envelope.runtime.toolkit_context.principal
-    assert who is not None
-    assert who.dropped == ("attributes.password", "on_behalf_of_attributes[0].api_key")
-    assert who.on_behalf_of_attributes == ({"tier": "pro", "token": None},)
+    principal = envelope.runtime.toolkit_context.principal
+    assert principal is not None
+    assert principal.dropped == ("attributes.password", "on_behalf_of_attributes[0].api_key")
+    assert principal.on_behalf_of_attributes == ({"tier": "pro", "token": None},)
     with pytest.raises(
         HydrationRefused, match=r"does not keep all of its principal: attributes\.password, on_behalf_of"
     ):
         await hydrate(envelope, AGENT, principal=principal_of(envelope))
-    found = await replay(envelope, AGENT)
-    assert found.notes == (
+    replayed = await replay(envelope, AGENT)
+    assert replayed.notes == (
         "what is not kept of the principal is left out: attributes.password, on_behalf_of_attributes[0].api_key",
     )
     assert (await replay(envelope, AGENT, principal=ADA)).notes == ()
@@ -127,26 +129,28 @@ async def test_what_the_hosts_patterns_match_is_not_kept_either() -> None:
         await capture_runtime(AGENT, principal=ada, redact=redact),
     ):
         assert "hush-" not in captured.envelope.to_json()
-        who = captured.envelope.runtime.toolkit_context.principal
-        assert who is not None
-        assert who.attributes == {"tier": "pro", "level": 3}
-        assert who.dropped == ("attributes.[redacted]", "attributes.plan")
+        principal = captured.envelope.runtime.toolkit_context.principal
+        assert principal is not None
+        assert principal.attributes == {"tier": "pro", "level": 3}
+        assert principal.dropped == ("attributes.[redacted]", "attributes.plan")
         assert envelope_of(captured.snapshot, redact=redact).runtime == captured.envelope.runtime
         assert "a hush-1234 plan" in envelope_of(captured.snapshot).to_json(), "who has no patterns, masks nothing"
 
 
 async def test_a_replay_asks_policies_again_of_whom_it_is_given() -> None:
     envelope = await kept(ADA)
-    found = await replay(envelope, AGENT, principal=Principal("ada", attributes={"tier": "free"}))
-    assert [(one.name, one.reason) for one in found.gone] == [("export", "this needs the tier pro")]
-    assert [one.id for one in found.flipped] == ["pro"]
-    assert found.refusal is not None
-    assert "other attributes" in found.refusal.message
+    replayed = await replay(envelope, AGENT, principal=Principal("ada", attributes={"tier": "free"}))
+    assert [(gone_tool.name, gone_tool.reason) for gone_tool in replayed.gone] == [
+        ("export", "this needs the tier pro")
+    ]
+    assert [flip.id for flip in replayed.flipped] == ["pro"]
+    assert replayed.refusal is not None
+    assert "other attributes" in replayed.refusal.message
 
 
 async def test_a_comparison_names_the_attributes_that_differ_and_tells_no_value() -> None:
-    async def notes(one: Principal, other: Principal) -> str:
-        return "; ".join(diff_envelopes(await kept(one), await kept(other)).notes)
+    async def notes(first: Principal, other: Principal) -> str:
+        return "; ".join(diff_envelopes(await kept(first), await kept(other)).notes)
 
     free = Principal("ada", org="acme", permissions=["notes:read"], attributes={**SAID, "tier": "free", "new": 1})
     assert await notes(ADA, free) == "principal differs in: attributes.new, attributes.tier"
@@ -163,15 +167,15 @@ async def test_a_comparison_names_the_attributes_that_differ_and_tells_no_value(
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"plan": {"tier": "pro"}}, "plan must be text, a number, true, false or null; got dict"),
         ({f"a{number}": 1 for number in range(33)}, "attributes are at most 32; got 33"),
         (["tier"], "attributes"),
     ],
 )
-async def test_an_envelope_with_others_than_there_can_be_is_none(changed: Any, told: str) -> None:
+async def test_an_envelope_with_others_than_there_can_be_is_none(changed: Any, message: str) -> None:
     data = json.loads((await kept(ADA)).to_json())
     data["runtime"]["toolkit_context"]["principal"]["attributes"] = changed
-    with pytest.raises(DefinitionError, match=told):
+    with pytest.raises(DefinitionError, match=message):
         read_envelope(json.dumps(data))

@@ -53,7 +53,9 @@ def in_a_task(request: object) -> Any:
 
 
 @pytest.mark.spec("F17", "F23")
-@pytest.mark.parametrize("evaluate", [never, stubborn, untidy, tidy, nested, in_a_task], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "evaluate", [never, stubborn, untidy, tidy, nested, in_a_task], ids=lambda parameter: parameter.__name__
+)
 async def test_a_policy_that_is_late_denies_and_so_do_those_after_it(
     evaluate: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -104,7 +106,9 @@ async def test_time_is_for_all_together() -> None:
     tools = [make(f"tool_{number}", Policy(f"p{number}", slow)) for number in range(20)]
     snapshot = await seen(of(*tools), timeout=0.25)
     assert len(snapshot.tools) == 2
-    assert [one.kind for one in snapshot.decisions.values()] == sorted(one.kind for one in snapshot.decisions.values())
+    assert [decision.kind for decision in snapshot.decisions.values()] == sorted(
+        decision.kind for decision in snapshot.decisions.values()
+    )
 
 
 @pytest.mark.spec("F17", "F23")
@@ -112,11 +116,11 @@ async def test_what_hooks_take_is_not_the_policies_time() -> None:
     async def dawdle(event: PolicyEvaluated) -> None:
         await asyncio.sleep(0.1)
 
-    async def once(request: Request) -> bool:
+    async def answer(request: Request) -> bool:
         await asyncio.sleep(0.01)
         return True
 
-    tools = [make(f"tool_{number}", Policy(f"p{number}", once)) for number in range(6)]
+    tools = [make(f"tool_{number}", Policy(f"p{number}", answer)) for number in range(6)]
     snapshot = await seen(of(*tools), timeout=0.3, hooks=Hooks(on_policy_evaluated=dawdle))
     assert len(snapshot.tools) == 6
 
@@ -137,7 +141,9 @@ async def test_a_cancellation_from_outside_ends_the_evaluation() -> None:
 
 
 @pytest.mark.spec("F22")
-@pytest.mark.parametrize("makes", [never, stubborn, untidy, tidy, nested, in_a_task], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "makes", [never, stubborn, untidy, tidy, nested, in_a_task], ids=lambda parameter: parameter.__name__
+)
 async def test_a_dynamic_toolkit_that_is_late_fails_the_evaluation(makes: Any) -> None:
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -148,22 +154,25 @@ async def test_a_dynamic_toolkit_that_is_late_fails_the_evaluation(makes: Any) -
 
 @pytest.mark.spec("F22")
 async def test_one_that_was_not_begun_in_time_fails_it_too_for_nothing_may_be_missing_unsaid() -> None:
-    asked: list[ToolkitContext] = []
+    contexts: list[ToolkitContext] = []
     with pytest.raises(ToolkitFailed, match=r"'kit.late' was not made in time"):
-        await seen(of(make("slow", Policy("slow", never)), made_by("late", make("x"), asked=asked)), timeout=2)
-    assert asked == []
+        await seen(of(make("slow", Policy("slow", never)), made_by("late", make("x"), asked=contexts)), timeout=2)
+    assert contexts == []
 
 
 @pytest.mark.spec("F18", "F22")
 async def test_one_whose_own_policy_is_late_is_denied_and_fails_nothing() -> None:
-    asked: list[ToolkitContext] = []
+    contexts: list[ToolkitContext] = []
     slow, after = Policy("slow", never), says("after", True)
-    kit = made_by("late", make("x"), asked=asked, policies=[slow])
-    behind = Toolkit("behind", [made_by("inner", make("y"), asked=asked, policies=[after])])
+    kit = made_by("late", make("x"), asked=contexts, policies=[slow])
+    behind = Toolkit("behind", [made_by("inner", make("y"), asked=contexts, policies=[after])])
     snapshot = await seen(of(make("tool"), kit, behind), timeout=2)
     assert set(snapshot.tools) == {"tool"}
-    assert asked == []
-    assert {path: one.reason for path, one in snapshot.toolkits.items()} == {"kit.late": LATE, "kit.behind.inner": LATE}
+    assert contexts == []
+    assert {path: verdict.reason for path, verdict in snapshot.toolkits.items()} == {
+        "kit.late": LATE,
+        "kit.behind.inner": LATE,
+    }
 
 
 @pytest.mark.spec("F22")

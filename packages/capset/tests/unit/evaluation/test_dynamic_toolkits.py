@@ -33,27 +33,27 @@ NO, YES, MAY = says("no", False), says("yes", True), says("may", True)
 
 @pytest.mark.spec("F5", "F21")
 async def test_it_is_made_for_whoever_it_is_evaluated_for() -> None:
-    asked: list[ToolkitContext] = []
-    composition = of(made_by("kit", make("made"), asked=asked))
-    who = Principal("ada", org="acme")
-    await seen(composition, who, env={"tier": "pro"}, namespace="n", agent_id="i", agent_name="called")
-    await seen(composition, who)
-    assert asked == [
-        ToolkitContext({"tier": "pro"}, who, "n", "i", "called"),
-        ToolkitContext({}, who, None, None, "agent"),
+    contexts: list[ToolkitContext] = []
+    composition = of(made_by("kit", make("made"), asked=contexts))
+    principal = Principal("ada", org="acme")
+    await seen(composition, principal, env={"tier": "pro"}, namespace="n", agent_id="i", agent_name="called")
+    await seen(composition, principal)
+    assert contexts == [
+        ToolkitContext({"tier": "pro"}, principal, "n", "i", "called"),
+        ToolkitContext({}, principal, None, None, "agent"),
     ]
     with pytest.raises(TypeError):
-        asked[0].env["tier"] = "free"  # pyright: ignore[reportIndexIssue]
+        contexts[0].env["tier"] = "free"  # pyright: ignore[reportIndexIssue]
 
 
 @pytest.mark.spec("F5", "F8", "F21")
 async def test_what_it_makes_is_in_the_snapshot_and_in_no_static_hash() -> None:
-    static, made = make("static"), make("made", instructions="Made.")
-    composition = of(static, made_by("kit", made, instructions="Kit."))
+    static, dynamic = make("static"), make("made", instructions="Made.")
+    composition = of(static, made_by("kit", dynamic, instructions="Kit."))
     snapshot = await seen(composition)
     assert list(composition.tools) == ["static"]
     assert set(snapshot.tools) == {"static", "made"}
-    assert snapshot.runtime_hash == runtime_hash([Ref("static", tool_hash(static)), Ref("made", tool_hash(made))])
+    assert snapshot.runtime_hash == runtime_hash([Ref("static", tool_hash(static)), Ref("made", tool_hash(dynamic))])
     assert (
         snapshot.static_hash == composition.static_hash == of(static, made_by("kit", instructions="Kit.")).static_hash
     )
@@ -64,8 +64,8 @@ async def test_what_it_makes_is_in_the_snapshot_and_in_no_static_hash() -> None:
 @pytest.mark.spec("F18")
 @pytest.mark.parametrize("where", ["own", "toolkit", "capability", "agent", "preset"])
 async def test_where_its_gates_deny_it_is_not_made(where: str) -> None:
-    asked: list[ToolkitContext] = []
-    kit: Any = made_by("made", make("x"), asked=asked, policies=[NO] if where == "own" else [], instructions="Made.")
+    contexts: list[ToolkitContext] = []
+    kit: Any = made_by("made", make("x"), asked=contexts, policies=[NO] if where == "own" else [], instructions="Made.")
     kit = Toolkit("around", [kit], policies=[NO]) if where == "toolkit" else kit
     if where == "preset":
         capability = Capability("kit", presets={"p": Preset(tools=[kit], policies=[NO])}, default=["p"])
@@ -73,7 +73,7 @@ async def test_where_its_gates_deny_it_is_not_made(where: str) -> None:
         capability = Capability("kit", tools=[kit], policies=[NO] if where == "capability" else [])
     agent = Agent("agent", uses=[capability], policies=[NO] if where == "agent" else [])
     snapshot = await seen(compose(agent))
-    assert asked == []
+    assert contexts == []
     assert (dict(snapshot.tools), snapshot.told) == ({}, ())
     (verdict,) = snapshot.toolkits.values()
     assert (verdict.in_play, verdict.reason) == (False, "policy 'no' says no")
@@ -95,7 +95,7 @@ async def test_the_gates_around_it_and_those_that_it_makes_gate_its_tools() -> N
         "outer", [made_by("kit", Toolkit("inner", [make("a", MAY), make("b")], policies=[YES]), make("c", NO))]
     )
     snapshot = await seen(of(outer, policies=[says("agents", True)]), Principal("p"))
-    assert {name: one.policies for name, one in snapshot.verdicts.items()} == {
+    assert {name: verdict.policies for name, verdict in snapshot.verdicts.items()} == {
         "a": ("agents", "yes", "may"),
         "b": ("agents", "yes"),
         "c": ("no",),
@@ -105,25 +105,25 @@ async def test_the_gates_around_it_and_those_that_it_makes_gate_its_tools() -> N
 
 @pytest.mark.spec("F17")
 async def test_its_gates_are_asked_where_it_stands_and_each_once() -> None:
-    asked: list[str] = []
+    names: list[str] = []
 
     def gate(name: str) -> Policy:
-        return Policy(name, lambda request: asked.append(name) or later())
+        return Policy(name, lambda request: names.append(name) or later())
 
-    one, two, three = gate("one"), gate("two"), gate("three")
+    first, two, three = gate("one"), gate("two"), gate("three")
     await seen(
-        of(make("a", one), made_by("kit", make("b", two, one)), made_by("more", make("c", two)), make("d", three))
+        of(make("a", first), made_by("kit", make("b", two, first)), made_by("more", make("c", two)), make("d", three))
     )
-    assert asked == ["one", "two", "three"]
+    assert names == ["one", "two", "three"]
 
 
 @pytest.mark.spec("F5", "F22")
 async def test_one_object_is_made_once_in_however_many_places_it_stands() -> None:
-    asked: list[ToolkitContext] = []
+    contexts: list[ToolkitContext] = []
 
     @dynamic_toolkit
     async def kit(context: ToolkitContext) -> list[Any]:
-        asked.append(context)
+        contexts.append(context)
         await later()
         return [make("made")]
 
@@ -131,17 +131,17 @@ async def test_one_object_is_made_once_in_however_many_places_it_stands() -> Non
         "a", tools=[kit], uses=[Capability("c", tools=[kit]), Capability("d", tools=[kit]).with_names(prefix="d_")]
     )
     snapshot = await seen(compose(agent))
-    assert len(asked) == 1
+    assert len(contexts) == 1
     assert set(snapshot.tools) == {"made", "d_made"}
     assert set(snapshot.toolkits) == {"kit", "c.kit", "d.kit"}
 
 
 @pytest.mark.spec("F5", "C14")
 async def test_its_tools_have_their_capabilitys_prefix_and_so_has_what_is_told_of_them() -> None:
-    made = make("search", instructions="`search` and `static`.")
+    search = make("search", instructions="`search` and `static`.")
     static = make("static")
     nested = made_by("nested", make("deep", instructions="`deep`, `search`."))
-    kit = made_by("kit", made, nested, instructions="Use `search`.")
+    kit = made_by("kit", search, nested, instructions="Use `search`.")
     agent = Agent("a", uses=[Capability("c", tools=[static, kit]).with_names(prefix="x_", rename={"static": "still"})])
     snapshot = await seen(compose(agent))
     assert set(snapshot.tools) == {"still", "x_search", "x_deep"}
@@ -174,8 +174,8 @@ async def test_a_tool_that_is_there_already_gets_the_gates_of_both_ways() -> Non
 
 
 async def rows(*entries: Any) -> AsyncIterator[Any]:
-    for one in entries:
-        yield one
+    for entry in entries:
+        yield entry
 
 
 def lazily(*entries: Any) -> Iterator[Any]:

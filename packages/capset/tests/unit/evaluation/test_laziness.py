@@ -32,18 +32,20 @@ def gates() -> list[Policy]:
 
 def consistent(snapshot: Snapshot) -> None:
     """Compare everything that a snapshot says with everything else, and with what anybody can compute."""
-    refs = [Ref(name, tool_hash(one.tool)) for name, one in snapshot.tools.items()]
+    refs = [Ref(name, tool_hash(entry.tool)) for name, entry in snapshot.tools.items()]
     assert list(snapshot.tool_refs) == sorted(refs, key=lambda ref: (ref.name, ref.hash))
     assert snapshot.runtime_hash == digest(runtime_payload(ref.payload for ref in refs))
     system_prompt = snapshot.composition.block.system_prompt
     assert snapshot.prompt_hash == digest(prompt_payload(system_prompt, snapshot.instructions))
-    assert {name for name, one in snapshot.verdicts.items() if one.in_play} == set(snapshot.tools)
+    assert {name for name, verdict in snapshot.verdicts.items() if verdict.in_play} == set(snapshot.tools)
     assert list(snapshot.verdicts) == list(snapshot.installed)
-    for name, one in snapshot.installed.items():
-        missing = one.tool.permissions - snapshot.principal.permissions
-        denied = [gate.id for gate in one.gates if snapshot.decisions[gate.id].kind == "deny"]
+    for name, installed in snapshot.installed.items():
+        missing = installed.tool.permissions - snapshot.principal.permissions
+        denied = [gate.id for gate in installed.gates if snapshot.decisions[gate.id].kind == "deny"]
         assert (name in snapshot.tools) is (not missing and not denied)
-        assert snapshot.verdicts[name].policies == (() if missing else tuple(denied) or tuple(g.id for g in one.gates))
+        assert snapshot.verdicts[name].policies == (
+            () if missing else tuple(denied) or tuple(g.id for g in installed.gates)
+        )
         assert snapshot.explain(name) is snapshot.verdicts[name]
     assert all(text in snapshot.system_text for text in snapshot.told)
 
@@ -53,14 +55,16 @@ def consistent(snapshot: Snapshot) -> None:
 @given(TOOLS, OCCASIONS)
 def test_everything_agrees_for_whatever_tools_principals_and_answers(tools: list[Any], occasions: list[Any]) -> None:
     policies = gates()
-    made = {"": list[Any](), "kit": list[Any](), "made": list[Any]()}
+    members = {"": list[Any](), "kit": list[Any](), "made": list[Any]()}
     for number, (permissions, behind, where) in enumerate(tools):
-        gates_of = [policies[one] for one in sorted(behind)]
-        made[where].append(make(f"tool_{number}", *gates_of, permissions=permissions, instructions=f"Tool {number}."))
-    kit = Toolkit("kit", made["kit"], policies=policies[:1], instructions="Kit.")
-    composition = of(*made[""], kit, made_by("made", *made["made"], instructions="Made."), system_prompt="Be.")
-    for held, off in occasions:
-        consistent(asyncio.run(seen(composition, Principal("p", permissions=held), env={"off": off})))
+        gates_of = [policies[index] for index in sorted(behind)]
+        members[where].append(
+            make(f"tool_{number}", *gates_of, permissions=permissions, instructions=f"Tool {number}.")
+        )
+    kit = Toolkit("kit", members["kit"], policies=policies[:1], instructions="Kit.")
+    composition = of(*members[""], kit, made_by("made", *members["made"], instructions="Made."), system_prompt="Be.")
+    for granted, off in occasions:
+        consistent(asyncio.run(seen(composition, Principal("p", permissions=granted), env={"off": off})))
 
 
 @pytest.mark.spec("F8", "F21")
@@ -69,13 +73,13 @@ def test_everything_agrees_for_whatever_tools_principals_and_answers(tools: list
 def test_more_choices_than_are_remembered_are_hashed_as_truly(chance: Any) -> None:
     flags = [Policy(f"p{number}", lambda request, number=number: number in request.env["on"]) for number in range(8)]
     composition = of(*(make(f"tool_{number}", gate, instructions=f"{number}.") for number, gate in enumerate(flags)))
-    asked = [frozenset(chance.sample(range(8), chance.randrange(9))) for _ in range(160)]
+    choices = [frozenset(chance.sample(range(8), chance.randrange(9))) for _ in range(160)]
 
     async def all_of_them() -> list[Snapshot]:
-        return [await seen(composition, env={"on": on}) for on in [*asked, *asked[:5]]]
+        return [await seen(composition, env={"on": on}) for on in [*choices, *choices[:5]]]
 
     snapshots = asyncio.run(all_of_them())
-    for on, snapshot in zip([*asked, *asked[:5]], snapshots, strict=True):
+    for on, snapshot in zip([*choices, *choices[:5]], snapshots, strict=True):
         refs = [Ref(f"tool_{number}", tool_hash(snapshot.installed[f"tool_{number}"].tool)) for number in sorted(on)]
         assert snapshot.runtime_hash == digest(runtime_payload(ref.payload for ref in refs))
         assert snapshot.prompt_hash == digest(prompt_payload("", [f"{number}." for number in sorted(on)]))

@@ -25,8 +25,8 @@ async def later(answer: Any) -> Any:
 
 
 async def kind_of(policy: Policy) -> str:
-    ((asked, decision),) = await ask_each([policy], REQUEST)
-    assert asked is policy
+    ((asked_policy, decision),) = await ask_each([policy], REQUEST)
+    assert asked_policy is policy
     return decision.kind
 
 
@@ -116,13 +116,13 @@ async def test_a_cancellation_is_not_swallowed() -> None:
 
 @pytest.mark.spec("F17")
 async def test_policies_are_asked_in_order_in_the_callers_own_task() -> None:
-    asked: list[str] = []
+    names: list[str] = []
     tasks = {asyncio.current_task()}
 
     def named(name: str, *, suspends: bool) -> Policy:
         def now(request: Request) -> bool | Awaitable[bool]:
             assert request is REQUEST
-            asked.append(name)
+            names.append(name)
             tasks.add(asyncio.current_task())
             return later(True) if suspends else True
 
@@ -131,15 +131,15 @@ async def test_policies_are_asked_in_order_in_the_callers_own_task() -> None:
     policies = [named(f"p{number}", suspends=number % 2 == 0) for number in range(6)]
     answers = await ask_each(policies, REQUEST)
     assert [policy for policy, _ in answers] == policies
-    assert asked == [policy.id for policy in policies]
+    assert names == [policy.id for policy in policies]
     assert len(tasks) == 1
 
 
 async def test_policies_that_do_not_suspend_do_not_make_the_caller_suspend() -> None:
-    async def at_once(request: Request) -> bool:
+    async def answer(request: Request) -> bool:
         return True
 
-    answers = ask_each([Policy("a", at_once), says(True)], REQUEST)
+    answers = ask_each([Policy("a", answer), says(True)], REQUEST)
     with pytest.raises(StopIteration) as done:
         answers.send(None)
     assert len(done.value.value) == 2
@@ -147,7 +147,7 @@ async def test_policies_that_do_not_suspend_do_not_make_the_caller_suspend() -> 
 
 @pytest.mark.spec("F20")
 def test_every_denial_decides() -> None:
-    one, two, three = says(1), says(2), says(3)
-    answers = [(one, deny("a")), (two, allow()), (three, deny("b"))]
-    assert rule(answers) == ("deny", [(one, deny("a")), (three, deny("b"))])
+    first, two, three = says(1), says(2), says(3)
+    answers = [(first, deny("a")), (two, allow()), (three, deny("b"))]
+    assert rule(answers) == ("deny", [(first, deny("a")), (three, deny("b"))])
     assert rule([(two, allow())]) == ("allow", [(two, allow())])

@@ -44,10 +44,10 @@ async def test_what_is_pruned_says_nothing() -> None:
     ]
     composition = of(*kits, system_prompt="Be.", instructions=["Agent."])
     snapshot = await seen(composition)
-    told = ("Half.", "Really.", "f.", "Outer.", "Within.", "Bare.")
-    assert snapshot.instructions == ("Agent.", *told)
-    assert snapshot.told == told
-    assert snapshot.prompt_hash == prompt_hash("Be.", ["Agent.", *told])
+    texts = ("Half.", "Really.", "f.", "Outer.", "Within.", "Bare.")
+    assert snapshot.instructions == ("Agent.", *texts)
+    assert snapshot.told == texts
+    assert snapshot.prompt_hash == prompt_hash("Be.", ["Agent.", *texts])
     assert "Denied." not in snapshot.system_text
     assert "Half." in snapshot.system_text
     allowed = await seen(composition, Principal("user-2", permissions=["x:y"]))
@@ -118,18 +118,18 @@ def test_a_tool_is_in_play_if_nothing_around_it_denies_and_a_toolkit_speaks_if_a
         name, place = f"kit_{number}", len(texts)
         is_open = open_above and allowed
         texts.append((name, None, is_open))
-        built = [build(one, is_open) for one in shape[1]]
+        built = [build(inner, is_open) for inner in shape[1]]
         inside = [tool for _, tools in built for tool in tools]
         texts[place] = (name, inside if built else None, is_open)
-        return Toolkit(name, [one for one, _ in built], policies=gates, instructions=[name]), inside
+        return Toolkit(name, [member for member, _ in built], policies=gates, instructions=[name]), inside
 
-    members = [build(one, True)[0] for one in shapes]
+    members = [build(shape, True)[0] for shape in shapes]
     snapshot = asyncio.run(seen(of(*members), ANYONE))
-    assert {name: one.in_play for name, one in snapshot.verdicts.items()} == expected
-    assert set(snapshot.tools) == {name for name, there in expected.items() if there}
-    told = [
+    assert {name: verdict.in_play for name, verdict in snapshot.verdicts.items()} == expected
+    assert set(snapshot.tools) == {name for name, is_in_play in expected.items() if is_in_play}
+    speaking = [
         name
         for name, inside, is_open in texts
         if is_open and (inside is None or any(expected[tool] for tool in inside))
     ]
-    assert list(snapshot.told) == told
+    assert list(snapshot.told) == speaking

@@ -59,7 +59,7 @@ def test_every_bit_pattern_of_a_number_is_written_as_the_reference_does(number: 
 
 @pytest.mark.spec("F1")
 @pytest.mark.parametrize(
-    ("bits", "written"),
+    ("bits", "text"),
     [
         ("0000000000000000", "0"),
         ("8000000000000000", "0"),
@@ -86,9 +86,9 @@ def test_every_bit_pattern_of_a_number_is_written_as_the_reference_does(number: 
         ("43143ff3c1cb0959", "1424953923781206.2"),
     ],
 )
-def test_numbers_of_the_standards_own_table(bits: str, written: str) -> None:
+def test_numbers_of_the_standards_own_table(bits: str, text: str) -> None:
     (number,) = struct.unpack(">d", bytes.fromhex(bits))
-    assert canonical(number).decode() == written
+    assert canonical(number).decode() == text
 
 
 @pytest.mark.spec("F1")
@@ -112,16 +112,16 @@ def test_integers_that_readers_would_round_are_written_apart(number: int) -> Non
 @pytest.mark.spec("F1")
 @pytest.mark.parametrize("number", [EXACT, -EXACT, EXACT + 1, -EXACT - 1, 10**400, -(10**400)])
 def test_integers_at_and_beyond_the_edge(number: int) -> None:
-    written = json.loads(canonical(number))
-    assert written == (number if abs(number) <= EXACT else {"$int": str(number)})
+    parsed = json.loads(canonical(number))
+    assert parsed == (number if abs(number) <= EXACT else {"$int": str(number)})
 
 
 @settings(deadline=None)
 @given(documents)
 def test_writing_again_what_was_read_changes_nothing(document: Any) -> None:
-    written = canonical(document)
+    form = canonical(document)
     # Read as a JavaScript engine reads: every number is a double.
-    assert canonical(json.loads(written, parse_int=float)) == written
+    assert canonical(json.loads(form, parse_int=float)) == form
 
 
 @pytest.mark.spec("F12")

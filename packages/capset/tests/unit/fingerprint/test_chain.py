@@ -41,8 +41,8 @@ def test_the_short_way_of_writing_a_record_is_canonical_json(row: dict[str, Any]
 @pytest.mark.spec("G20", "F1")
 @given(columns, st.sampled_from(['{"$int":"9007199254740993"}', '{"$$int":"9007199254740993"}', "9007199254740993"]))
 def test_a_record_is_no_object_that_looks_like_an_integer_and_old_chains_hold(row: dict[str, Any], text: str) -> None:
-    told = {**entry("a").columns(), **dict.fromkeys(("arguments", "reason", "tool", "code"), text)}
-    (link,) = [seal({**told, "seq": 1, "writer": "w", "previous": GENESIS})]
+    values = {**entry("a").columns(), **dict.fromkeys(("arguments", "reason", "tool", "code"), text)}
+    (link,) = [seal({**values, "seq": 1, "writer": "w", "previous": GENESIS})]
     # As every RFC 8785 writes it, and as records were written before integers were told from objects like them.
     assert link["hash"] == hashlib.sha256(rfc8785.dumps(link_payload(link))).hexdigest()
     assert verify([link]) == Verification(1)
@@ -108,10 +108,10 @@ def test_a_change_of_any_column_to_anything_is_found(index: int, column: str, va
     if rows[index][column] == value:
         return
     rows[index][column] = value
-    found = verify(rows)
-    assert not found.ok
-    assert found.checked == index
-    assert f"record {index + 1} " in str(found.problem)
+    verification = verify(rows)
+    assert not verification.ok
+    assert verification.checked == index
+    assert f"record {index + 1} " in str(verification.problem)
 
 
 @pytest.mark.spec("G22")
@@ -133,6 +133,6 @@ def test_a_chain_that_was_computed_anew_from_the_middle_breaks_where_it_meets_th
     rows = links(5)
     rows[2]["tool"] = "another"
     seal(rows[2])
-    found = verify(rows)
-    assert (found.checked, found.seq) == (3, 4)
-    assert found.problem == "record 4 does not follow the one before it: its 'previous' is another hash"
+    verification = verify(rows)
+    assert (verification.checked, verification.seq) == (3, 4)
+    assert verification.problem == "record 4 does not follow the one before it: its 'previous' is another hash"

@@ -29,24 +29,24 @@ NOW = "2026-01-01T00:00:00.000000Z"
 
 
 def sealed(rows: list[dict[str, Any]], *seqs: int, since: int = 1, key: CheckpointKey = KEY) -> list[Checkpoint]:
-    found: list[Checkpoint] = []
+    checkpoints: list[Checkpoint] = []
     for seq in seqs:
-        before = found[-1] if found else None
-        found.append(signed(key, before, seq=seq, hash=rows[seq - 1]["hash"], since=since, now=NOW))
-    return found
+        before = checkpoints[-1] if checkpoints else None
+        checkpoints.append(signed(key, before, seq=seq, hash=rows[seq - 1]["hash"], since=since, now=NOW))
+    return checkpoints
 
 
 def plain(checkpoints: list[Checkpoint]) -> list[dict[str, Any]]:
-    return [asdict(one) for one in checkpoints]
+    return [asdict(checkpoint) for checkpoint in checkpoints]
 
 
 def signed_by(rows: list[dict[str, Any]], *marks: tuple[int, CheckpointKey]) -> list[dict[str, Any]]:
     """Return checkpoints over records, each by a key, as rows of a log."""
-    made: list[Checkpoint] = []
+    checkpoints: list[Checkpoint] = []
     for seq, key in marks:
-        before = made[-1] if made else None
-        made.append(signed(key, before, seq=seq, hash=rows[seq - 1]["hash"], since=1, now=NOW))
-    return plain(made)
+        before = checkpoints[-1] if checkpoints else None
+        checkpoints.append(signed(key, before, seq=seq, hash=rows[seq - 1]["hash"], since=1, now=NOW))
+    return plain(checkpoints)
 
 
 def hand_over(
@@ -73,18 +73,18 @@ def recompute(rows: list[dict[str, Any]], start: int) -> None:
 @pytest.mark.spec("G21", "T15")
 def test_a_sound_chain_says_how_far_it_is_covered() -> None:
     rows = links(9)
-    found = verify(rows, plain(sealed(rows, 4, 7)), keys=KEYS)
-    assert (found.ok, found.checked, found.covered, found.since) == (True, 9, 7, 1)
+    verification = verify(rows, plain(sealed(rows, 4, 7)), keys=KEYS)
+    assert (verification.ok, verification.checked, verification.covered, verification.since) == (True, 9, 7, 1)
     assert verify(rows, plain(sealed(rows, 4, 7))).covered is None, "whose signatures nobody checked"
 
 
 @pytest.mark.spec("G21", "G22")
-@pytest.mark.parametrize("left", [0, 3, 4, 6])
-def test_a_tail_that_was_cut_off_is_found(left: int) -> None:
+@pytest.mark.parametrize("remaining", [0, 3, 4, 6])
+def test_a_tail_that_was_cut_off_is_found(remaining: int) -> None:
     rows = links(9)
-    found = verify(rows[:left], plain(sealed(rows, 4, 7)), keys=KEYS)
-    assert (found.ok, found.checked, found.seq) == (False, left, left + 1)
-    assert "missing at the end: checkpoint" in str(found.problem)
+    verification = verify(rows[:remaining], plain(sealed(rows, 4, 7)), keys=KEYS)
+    assert (verification.ok, verification.checked, verification.seq) == (False, remaining, remaining + 1)
+    assert "missing at the end: checkpoint" in str(verification.problem)
 
 
 @pytest.mark.spec("G21", "G22")
@@ -94,9 +94,9 @@ def test_a_chain_that_was_computed_anew_is_found_between_two_checkpoints(start: 
     checkpoints = plain(sealed(rows, 4, 7))
     recompute(rows, start)
     assert verify(rows).ok, "all hashes hold"
-    found = verify(rows, checkpoints, keys=KEYS)
-    assert (found.ok, found.seq) == (False, where)
-    assert f"recomputed from some record after {where - 1} on" in str(found.problem)
+    verification = verify(rows, checkpoints, keys=KEYS)
+    assert (verification.ok, verification.seq) == (False, where)
+    assert f"recomputed from some record after {where - 1} on" in str(verification.problem)
 
 
 @pytest.mark.spec("G21")
@@ -104,8 +104,8 @@ def test_what_came_after_the_newest_checkpoint_it_cannot_tell() -> None:
     rows = links(9)
     checkpoints = plain(sealed(rows, 7))
     recompute(rows, 8)
-    found = verify(rows, checkpoints, keys=KEYS)
-    assert (found.ok, found.covered) == (True, 7)
+    verification = verify(rows, checkpoints, keys=KEYS)
+    assert (verification.ok, verification.covered) == (True, 7)
 
 
 @pytest.mark.spec("G21")
@@ -115,7 +115,7 @@ def test_a_change_of_any_column_of_a_checkpoint_is_found(column: str, index: int
     rows = links(9)
     checkpoints = plain(sealed(rows, 4, 7))
     for value in (None, 5, "x", KEY.sign(b"other"), OTHER.public.id, b"\xff", "\ud800"):
-        changed = [dict(one) for one in checkpoints]
+        changed = [dict(row) for row in checkpoints]
         changed[index][column] = value
         assert not verify(rows, changed, keys=KEYS).ok, value
 
@@ -123,37 +123,37 @@ def test_a_change_of_any_column_of_a_checkpoint_is_found(column: str, index: int
 @pytest.mark.spec("G21")
 def test_checkpoints_are_a_chain_of_their_own() -> None:
     rows = links(9)
-    one, two, three = plain(sealed(rows, 3, 5, 7))
-    for given, problem in (
+    first, two, three = plain(sealed(rows, 3, 5, 7))
+    for checkpoints, problem in (
         ([two, three], "checkpoint 1 is missing; found 2"),
-        ([one, three], "checkpoint 2 is missing; found 3"),
-        ([one, two, two], "checkpoint 3 is missing; found 2"),
+        ([first, three], "checkpoint 2 is missing; found 3"),
+        ([first, two, two], "checkpoint 3 is missing; found 2"),
         ([], "there is no checkpoint over any of the records"),
     ):
-        found = verify(rows, given, keys=KEYS)
-        assert not found.ok
-        assert problem in str(found.problem)
+        verification = verify(rows, checkpoints, keys=KEYS)
+        assert not verification.ok
+        assert problem in str(verification.problem)
     forged = plain(sealed(rows, 3, 5, 7, key=OTHER))
     assert "checkpoint 1 is signed by another key" in str(verify(rows, forged, keys=KEYS).problem)
     assert verify(rows, forged, keys=(*KEYS, OTHER.public)).covered == 7
-    grafted = signed(KEY, replace(Checkpoint(**one), time="x"), seq=5, hash=rows[4]["hash"], since=1, now=NOW)
-    assert "does not follow the one before" in str(verify(rows, [one, asdict(grafted)], keys=KEYS).problem)
-    back = signed(KEY, Checkpoint(**one), seq=2, hash=rows[1]["hash"], since=1, now=NOW)
-    assert "goes back behind" in str(verify(rows, [one, asdict(back)], keys=KEYS).problem)
+    grafted = signed(KEY, replace(Checkpoint(**first), time="x"), seq=5, hash=rows[4]["hash"], since=1, now=NOW)
+    assert "does not follow the one before" in str(verify(rows, [first, asdict(grafted)], keys=KEYS).problem)
+    back = signed(KEY, Checkpoint(**first), seq=2, hash=rows[1]["hash"], since=1, now=NOW)
+    assert "goes back behind" in str(verify(rows, [first, asdict(back)], keys=KEYS).problem)
 
 
 @pytest.mark.spec("G21")
 def test_one_that_was_kept_elsewhere_tells_when_the_log_lost_its_own() -> None:
     rows = links(9)
-    kept = sealed(rows, 4, 7)[1:]
-    assert verify(rows, kept=kept, keys=KEYS).covered == 7
-    assert "records 6–7 are missing at the end" in str(verify(rows[:5], kept=kept, keys=KEYS).problem)
+    external = sealed(rows, 4, 7)[1:]
+    assert verify(rows, kept=external, keys=KEYS).covered == 7
+    assert "records 6–7 are missing at the end" in str(verify(rows[:5], kept=external, keys=KEYS).problem)
     recompute(rows, 6)
-    own = plain(sealed(rows, 8, key=KEY))
-    assert verify(rows, own, keys=KEYS).ok, "the log's own were signed anew"
-    assert "record 7 is not the one of checkpoint 2" in str(verify(rows, own, kept=kept, keys=KEYS).problem)
-    lie = [replace(kept[0], seq=6)]
-    assert "its signature does not hold" in str(verify(rows, own, kept=lie, keys=KEYS).problem)
+    logged = plain(sealed(rows, 8, key=KEY))
+    assert verify(rows, logged, keys=KEYS).ok, "the log's own were signed anew"
+    assert "record 7 is not the one of checkpoint 2" in str(verify(rows, logged, kept=external, keys=KEYS).problem)
+    lie = [replace(external[0], seq=6)]
+    assert "its signature does not hold" in str(verify(rows, logged, kept=lie, keys=KEYS).problem)
 
 
 @pytest.mark.spec("G21")
@@ -161,15 +161,15 @@ def test_a_pruned_log_verifies_from_the_checkpoint_on_that_it_was_cut_at() -> No
     rows = links(9)
     first, second = sealed(rows, 4, 7)
     note = signed(KEY, second, seq=9, hash=rows[8]["hash"], since=5, now=NOW)
-    left, own = rows[4:], plain([first, second, note])
-    found = verify(left, own, since=5, keys=KEYS)
-    assert (found.ok, found.checked, found.since, found.covered) == (True, 5, 5, 9)
-    assert "checkpoint 1 is missing; found 2" in str(verify(left, own[1:], since=5).problem)
-    assert "record 1 is missing: no checkpoint" in str(verify(left, [], since=5).problem)
+    remaining, logged = rows[4:], plain([first, second, note])
+    verification = verify(remaining, logged, since=5, keys=KEYS)
+    assert (verification.ok, verification.checked, verification.since, verification.covered) == (True, 5, 5, 9)
+    assert "checkpoint 1 is missing; found 2" in str(verify(remaining, logged[1:], since=5).problem)
+    assert "record 1 is missing: no checkpoint" in str(verify(remaining, [], since=5).problem)
     later = [asdict(second), asdict(signed(KEY, second, seq=9, hash=rows[8]["hash"], since=8, now=NOW))]
     assert verify(rows[7:], later, since=8, keys=KEYS).ok, "checkpoints before the cut go with their records"
     for more in (5, 6):
-        assert "is missing; found" in str(verify(rows[more:], own, since=5, keys=KEYS).problem)
+        assert "is missing; found" in str(verify(rows[more:], logged, since=5, keys=KEYS).problem)
     assert "no checkpoint that was kept covers record 9" in str(
         verify(rows[8:], plain(sealed(rows, 4, 8)), since=9, kept=[first]).problem
     )
@@ -182,9 +182,9 @@ def test_a_succession_that_states_nothing_is_followed_by_no_key(statement: objec
     rows[2] |= {"act": "checkpoint_key.succeed", "arguments": statement}
     seal(rows[2])
     checkpoints = [*sealed(rows, 2), *sealed(rows, 3, key=OTHER)]
-    found = verify(rows, plain(checkpoints[:1]), keys=KEYS)
-    assert found.ok
-    assert found.covered == 2
+    verification = verify(rows, plain(checkpoints[:1]), keys=KEYS)
+    assert verification.ok
+    assert verification.covered == 2
     assert not verify(rows, plain(checkpoints), keys=KEYS).ok
 
 
@@ -192,18 +192,18 @@ def test_a_succession_that_states_nothing_is_followed_by_no_key(statement: objec
 def test_a_key_is_trusted_up_to_its_succession_and_its_successor_from_there_on() -> None:
     rows = links(9)
     hand_over(rows, 5, OTHER, KEY)
-    found = verify(rows, signed_by(rows, (4, KEY), (5, KEY), (5, OTHER), (7, OTHER)), keys=KEYS)
-    assert (found.problem, found.covered) == (None, 7)
-    assert [(trusted.key.id, trusted.since, trusted.until) for trusted in found.keys] == [
+    verification = verify(rows, signed_by(rows, (4, KEY), (5, KEY), (5, OTHER), (7, OTHER)), keys=KEYS)
+    assert (verification.problem, verification.covered) == (None, 7)
+    assert [(trusted.key.id, trusted.since, trusted.until) for trusted in verification.keys] == [
         (KEY.public.id, 1, 5),
         (OTHER.public.id, 5, None),
     ]
     stolen = signed_by(rows, (4, KEY), (7, KEY))
-    for keys in (KEYS, (KEY.public, OTHER.public), found.keys):
+    for keys in (KEYS, (KEY.public, OTHER.public), verification.keys):
         refused = verify(rows, stolen, keys=keys)
         assert (refused.ok, refused.seq) == (False, 6)
         assert f"its key {KEY.public.id} handed over at record 5" in str(refused.problem)
-    early = verify(rows, signed_by(rows, (4, OTHER)), keys=found.keys)
+    early = verify(rows, signed_by(rows, (4, OTHER)), keys=verification.keys)
     assert (early.ok, "took over at record 5" in str(early.problem)) == (False, True)
     hand_over(rows, 8, THIRD, KEY)  # by one that has handed over already
     assert "signed by another key" in str(verify(rows, signed_by(rows, (9, THIRD)), keys=KEYS).problem)
@@ -246,26 +246,26 @@ def test_each_checkpoint_is_by_the_key_of_its_record_or_the_log_is_refused(
         hand_over(rows, seq, holders[number + 1], holders[number])
     spans = list(zip([1, *handed], [*handed, 10], strict=True))  # of the keys that were the log's
     is_sound = all(holder < len(spans) and spans[holder][0] <= seq <= spans[holder][1] for seq, holder in marks)
-    found = verify(rows, signed_by(rows, *((seq, holders[holder]) for seq, holder in marks)), keys=KEYS)
-    assert found.ok is is_sound, found.problem
+    verification = verify(rows, signed_by(rows, *((seq, holders[holder]) for seq, holder in marks)), keys=KEYS)
+    assert verification.ok is is_sound, verification.problem
 
 
 @pytest.mark.spec("G42", "T15")
 def test_a_log_that_has_lost_checkpoints_that_were_kept_is_refused() -> None:
     rows = links(9)
-    own = sealed(rows, 4, 7)
-    assert verify(rows, plain(own), keys=KEYS, kept=own[1:]).ok
-    for left, problem in ((0, "checkpoints 1–2 are missing"), (1, "checkpoint 2 is missing")):
-        found = verify(rows, plain(own[:left]), keys=KEYS, kept=own[1:])
-        assert not found.ok
-        assert problem in str(found.problem)
-        assert not verify(rows, plain(own[:left]), kept=own[1:]).ok, "by what was kept alone"
-    assert verify(rows, keys=KEYS, kept=own).ok, "a file has none of its own"
+    logged = sealed(rows, 4, 7)
+    assert verify(rows, plain(logged), keys=KEYS, kept=logged[1:]).ok
+    for count, problem in ((0, "checkpoints 1–2 are missing"), (1, "checkpoint 2 is missing")):
+        verification = verify(rows, plain(logged[:count]), keys=KEYS, kept=logged[1:])
+        assert not verification.ok
+        assert problem in str(verification.problem)
+        assert not verify(rows, plain(logged[:count]), kept=logged[1:]).ok, "by what was kept alone"
+    assert verify(rows, keys=KEYS, kept=logged).ok, "a file has none of its own"
 
 
 def test_checkpoints_are_read_from_lines_of_json() -> None:
     checkpoints = sealed(links(9), 4, 7)
-    text = "\n".join(json.dumps(one) for one in plain(checkpoints)) + "\n\n"
+    text = "\n".join(json.dumps(row) for row in plain(checkpoints)) + "\n\n"
     assert checkpoints_in(text) == checkpoints
     assert checkpoints[1].previous == digest_of(checkpoints[0])
     for bad in ("[]", "{}", "nonsense", '{"number": "1"}'):

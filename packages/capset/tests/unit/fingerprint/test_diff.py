@@ -27,7 +27,7 @@ refs = st.lists(st.builds(Ref, st.sampled_from("abcd"), st.sampled_from(["1", "2
 def link(
     *tools: Ref, static: str = "a", prompt: str = "b", invocation: str | None = None, **more: Any
 ) -> CapabilityLink:
-    made = create_link(
+    created = create_link(
         agent_id="id",
         agent_name="name",
         static_hash=static * 64,
@@ -35,39 +35,39 @@ def link(
         tool_refs=tools,
         invocation_hash=invocation and invocation * 64,
     )
-    return made.model_copy(update=more)
+    return created.model_copy(update=more)
 
 
 def test_which_tools_came_went_and_changed() -> None:
     before = [Ref("a", "1"), Ref("b", "1"), Ref("c", "1"), Ref("e", "1")]
     after = [Ref("d", "1"), Ref("c", "2"), Ref("b", "1"), Ref("a", "1")]
-    found = diff_tools(before, after)
-    assert (found.came, found.went) == ((Ref("d", "1"),), (Ref("e", "1"),))
-    assert found.changed == (ChangedRef("c", "1", "2"),)
-    assert (found.stayed, found.differs) == (2, True)
+    diff = diff_tools(before, after)
+    assert (diff.came, diff.went) == ((Ref("d", "1"),), (Ref("e", "1"),))
+    assert diff.changed == (ChangedRef("c", "1", "2"),)
+    assert (diff.stayed, diff.differs) == (2, True)
 
 
 @given(refs, refs)
 def test_tools_from_both_sides(before: Sequence[Ref], after: Sequence[Ref]) -> None:
-    there, back = diff_tools(before, after), diff_tools(after, before)
-    assert (there.came, there.went, there.stayed) == (back.went, back.came, back.stayed)
-    assert there.changed == tuple(ChangedRef(one.name, one.after, one.before) for one in back.changed)
-    assert len(before) == len(there.went) + len(there.changed) + there.stayed
-    assert len(after) == len(there.came) + len(there.changed) + there.stayed
-    assert there.differs == (sorted(map(repr, before)) != sorted(map(repr, after)))
+    forward, back = diff_tools(before, after), diff_tools(after, before)
+    assert (forward.came, forward.went, forward.stayed) == (back.went, back.came, back.stayed)
+    assert forward.changed == tuple(ChangedRef(change.name, change.after, change.before) for change in back.changed)
+    assert len(before) == len(forward.went) + len(forward.changed) + forward.stayed
+    assert len(after) == len(forward.came) + len(forward.changed) + forward.stayed
+    assert forward.differs == (sorted(map(repr, before)) != sorted(map(repr, after)))
 
 
 def test_which_hashes_moved() -> None:
-    one, other = link(Ref("a", "1")), link(Ref("a", "2"), static="c", invocation="d")
-    found = diff_links(one, other)
-    assert found.moved == (
+    first, other = link(Ref("a", "1")), link(Ref("a", "2"), static="c", invocation="d")
+    diff = diff_links(first, other)
+    assert diff.moved == (
         MovedHash("static", "a" * 64, "c" * 64),
-        MovedHash("runtime", one.runtime_hash, other.runtime_hash),
+        MovedHash("runtime", first.runtime_hash, other.runtime_hash),
         MovedHash("invocation", None, "d" * 64),
     )
-    assert found.tools.changed == (ChangedRef("a", "1", "2"),)
-    assert (found.profiles, found.differs) == (None, True)
-    assert diff_links(one, link(profile="jcs-2", tool_refs=one.tool_refs)).profiles == ("jcs-1", "jcs-2")
+    assert diff.tools.changed == (ChangedRef("a", "1", "2"),)
+    assert (diff.profiles, diff.differs) == (None, True)
+    assert diff_links(first, link(profile="jcs-2", tool_refs=first.tool_refs)).profiles == ("jcs-1", "jcs-2")
 
 
 def test_labels_are_not_compared() -> None:

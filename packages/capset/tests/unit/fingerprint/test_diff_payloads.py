@@ -51,8 +51,8 @@ def test_the_changes_of_any_data_lead_to_it(before: Any, after: Any) -> None:
 @settings(deadline=None)
 @given(payloads, payloads)
 def test_from_the_other_side_what_came_went(before: Any, after: Any) -> None:
-    there, back = diff_payloads(before, after), diff_payloads(after, before)
-    assert sorted(map(repr, map(flipped, there))) == sorted(map(repr, back))
+    forward, back = diff_payloads(before, after), diff_payloads(after, before)
+    assert sorted(map(repr, map(flipped, forward))) == sorted(map(repr, back))
 
 
 @settings(deadline=None)
@@ -75,8 +75,8 @@ def test_every_field_that_changes_is_told_at_its_own_path(payload: Any, data: st
 def _leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the way to every leaf that lies below mappings; below a list its neighbours say where it is."""
     if isinstance(value, dict):
-        for key, one in value.items():
-            yield from _leaves(one, (*path, key))
+        for key, inner in value.items():
+            yield from _leaves(inner, (*path, key))
     elif not isinstance(value, list):
         yield path
 
@@ -206,12 +206,12 @@ def test_one_change_in_a_long_list_is_one_change(kinds: int) -> None:
 @given(st.randoms(use_true_random=False), st.sampled_from([3, 90, 10_000]))
 def test_the_changes_of_long_lists_lead_from_either_side_to_the_other(random: Random, kinds: int) -> None:
     before = [random.randrange(kinds) for _ in range(random.randrange(120))]
-    after = [one for one in before if random.random() < 0.9]
+    after = [number for number in before if random.random() < 0.9]
     for _ in range(5):
         after.insert(random.randrange(len(after) + 1), random.randrange(kinds))
-    there, back = [*compare("it", before, after)], [*compare("it", after, before)]
-    assert apply({"it": [*before]}, there)["it"] == after
-    assert sorted(map(repr, map(flipped, there))) == sorted(map(repr, back))
+    forward, back = [*compare("it", before, after)], [*compare("it", after, before)]
+    assert apply({"it": [*before]}, forward)["it"] == after
+    assert sorted(map(repr, map(flipped, forward))) == sorted(map(repr, back))
 
 
 def test_lists_that_differ_everywhere_are_compared_quickly() -> None:
@@ -248,6 +248,6 @@ odds = st.dictionaries(st.sampled_from(KEYS), odd, max_size=5)
 @settings(deadline=None)
 @given(odds, odds)
 def test_what_no_payload_of_ours_looks_like_is_compared_all_the_same(before: Any, after: Any) -> None:
-    there, back = diff_payloads(before, after), diff_payloads(after, before)
-    assert bool(there) == (canonical(before) != canonical(after))
-    assert sorted(map(repr, map(flipped, there))) == sorted(map(repr, back))
+    forward, back = diff_payloads(before, after), diff_payloads(after, before)
+    assert bool(forward) == (canonical(before) != canonical(after))
+    assert sorted(map(repr, map(flipped, forward))) == sorted(map(repr, back))

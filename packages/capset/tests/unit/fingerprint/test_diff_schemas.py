@@ -34,10 +34,10 @@ def model(name: str, **fields: Any) -> type[BaseModel]:
 
 
 def changes(before: Any, after: Any) -> list[Change]:
-    found = diff_payloads(payload(before), payload(after))
+    forward = diff_payloads(payload(before), payload(after))
     back = diff_payloads(payload(after), payload(before))
-    assert sorted(map(repr, map(flipped, found))) == sorted(map(repr, back))
-    return list(found)
+    assert sorted(map(repr, map(flipped, forward))) == sorted(map(repr, back))
+    return list(forward)
 
 
 @pytest.mark.parametrize(
@@ -94,16 +94,16 @@ def test_another_class_altogether_is_no_renamed_one() -> None:
 
 
 def test_a_class_that_both_sides_have_is_not_renamed() -> None:
-    one, two = model("One", n=(int, 1)), model("Two", n=(int, 1))
-    (change,) = changes(tuple[one, two, one], tuple[one, two, two])
+    first, two = model("One", n=(int, 1)), model("Two", n=(int, 1))
+    (change,) = changes(tuple[first, two, first], tuple[first, two, two])
     assert (change.path, change.kind) == ("schema.properties.it.prefixItems[2].$ref", "changed")
 
 
 def test_a_class_that_names_itself_and_a_discriminator_follow() -> None:
     def pets(cat: str) -> Any:
-        one = model(cat, kind=(Literal["cat"], ...), lives=(int, 9))
+        first = model(cat, kind=(Literal["cat"], ...), lives=(int, 9))
         two = model("Dog", kind=(Literal["dog"], ...))
-        return Annotated[one | two, Field(discriminator="kind")]
+        return Annotated[first | two, Field(discriminator="kind")]
 
     assert changes(pets("Cat"), pets("Tiger")) == [Change("schema.$defs", "renamed", "Cat", "Tiger")]
 
@@ -171,6 +171,6 @@ roots = st.fixed_dictionaries(
 @given(roots, roots)
 def test_no_schema_whose_hash_moves_is_passed_over_and_both_sides_see_the_same(before: Any, after: Any) -> None:
     ours, theirs = {"kind": "tool", "schema": before}, {"kind": "tool", "schema": after}
-    there, back = diff_payloads(ours, theirs), diff_payloads(theirs, ours)
-    assert bool(there) == (canonical(before) != canonical(after))
-    assert sorted(map(repr, map(flipped, there))) == sorted(map(repr, back))
+    forward, back = diff_payloads(ours, theirs), diff_payloads(theirs, ours)
+    assert bool(forward) == (canonical(before) != canonical(after))
+    assert sorted(map(repr, map(flipped, forward))) == sorted(map(repr, back))

@@ -24,7 +24,7 @@ nested = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(t
 
 @pytest.mark.spec("F1")
 @pytest.mark.parametrize(
-    "seed", [pytest.param(one, marks=[pytest.mark.nightly] if one > 3 else []) for one in range(CHUNKS)]
+    "seed", [pytest.param(seed, marks=[pytest.mark.nightly] if seed > 3 else []) for seed in range(CHUNKS)]
 )
 def test_documents_of_a_seed_are_written_as_the_reference_does(seed: int) -> None:
     short = 0
@@ -48,51 +48,51 @@ def test_any_document_is_written_as_the_reference_does(document: Any) -> None:
 
 
 def test_the_documents_hold_what_can_go_wrong() -> None:
-    seen: set[str] = set()
+    features: set[str] = set()
     for document in documents(0, SIZE):
-        _note(document, seen, 0)
-    assert seen == {
+        _note(document, features, 0)
+    assert features == {
         *("empty dict", "empty list", "tuple", "beyond 2^53", "at 2^53", "minus zero", "exponent", "tiny", "huge"),
         *("astral text", "astral key", "keys in another order", "control", "deeper than 100"),
     }
 
 
-def _note(value: Any, seen: set[str], level: int) -> None:  # noqa: PLR0912  # a list of cases
+def _note(value: Any, features: set[str], level: int) -> None:  # noqa: PLR0912  # a list of cases
     if level > 100:
-        seen.add("deeper than 100")
+        features.add("deeper than 100")
     match value:
         case bool() | None:
             pass
         case int():
             if abs(value) >= EXACT:
-                seen.add("beyond 2^53" if abs(value) > EXACT else "at 2^53")
+                features.add("beyond 2^53" if abs(value) > EXACT else "at 2^53")
         case float():
             if not value and math.copysign(1, value) < 0:
-                seen.add("minus zero")
+                features.add("minus zero")
             if "e" in repr(value):
-                seen.add("exponent")
+                features.add("exponent")
             if value and not 1e-300 < abs(value) < 1e300:
-                seen.add("tiny" if abs(value) < 1 else "huge")
+                features.add("tiny" if abs(value) < 1 else "huge")
         case str():
             if any(character > "\uffff" for character in value):
-                seen.add("astral text")
+                features.add("astral text")
             if any(character < " " for character in value):
-                seen.add("control")
+                features.add("control")
         case list() | tuple():
             if isinstance(value, tuple):
-                seen.add("tuple")
+                features.add("tuple")
             if not value:
-                seen.add("empty list")
+                features.add("empty list")
             for item in value:
-                _note(item, seen, level + 1)
+                _note(item, features, level + 1)
         case dict():
             if not value:
-                seen.add("empty dict")
+                features.add("empty dict")
             if any(character > "\uffff" for key in value for character in key):
-                seen.add("astral key")
+                features.add("astral key")
             if sorted(value) != sorted(value, key=lambda key: key.encode("utf-16-be")):
-                seen.add("keys in another order")
+                features.add("keys in another order")
             for item in value.values():
-                _note(item, seen, level + 1)
+                _note(item, features, level + 1)
         case _:
             raise AssertionError(f"no JSON data: {value!r}")

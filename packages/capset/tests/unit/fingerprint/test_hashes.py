@@ -227,7 +227,7 @@ def moved(**change: Any) -> set[str]:
         {"policies": []},
         {"policies": [by_night]},
         {"policies": [by_day, by_night]},
-        *({"handler": one} for one in (
+        *({"handler": handler} for handler in (
             other_default, no_default, other_words, other_inner_words, other_type, other_name, one_more, other_output
         )),
     ],
@@ -307,7 +307,7 @@ def test_what_no_model_and_no_gate_sees_moves_nothing(change: dict[str, Any]) ->
     ),
 )
 def test_the_order_of_permissions_and_policies_moves_nothing(permissions: list[str], policies: list[Policy]) -> None:
-    given_first = tool(permissions=sorted(permissions), policies=sorted(policies, key=lambda one: one.id))(save)
+    given_first = tool(permissions=sorted(permissions), policies=sorted(policies, key=lambda gate: gate.id))(save)
     assert tool_hash(tool(permissions=permissions, policies=policies)(save)) == tool_hash(given_first)
 
 
@@ -315,37 +315,37 @@ def test_the_order_of_permissions_and_policies_moves_nothing(permissions: list[s
 @settings(deadline=None)
 @given(st.permutations(range(8)))
 def test_the_order_of_a_capabilitys_tools_moves_nothing(order: list[int]) -> None:
-    made = [tool(name=f"t{number}")(save) for number in range(8)]
-    capability = Capability("c", tools=[made[number] for number in order])
-    assert capability_hash(capability) == capability_hash(Capability("c", tools=made))
+    tools = [tool(name=f"t{number}")(save) for number in range(8)]
+    capability = Capability("c", tools=[tools[number] for number in order])
+    assert capability_hash(capability) == capability_hash(Capability("c", tools=tools))
 
 
 @pytest.mark.spec("F12")
 @settings(deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"])), st.text(st.characters(exclude_categories=["Cs"])))
-def test_two_texts_never_share_a_hash(one: str, two: str) -> None:
-    assume(one != two)
-    assert prompt_hash(one, []) != prompt_hash(two, [])
-    assert prompt_hash("", [one]) != prompt_hash("", [two])
-    assert prompt_hash(one, [two]) != prompt_hash(two, [one])
-    assert prompt_hash("", [one, two]) != prompt_hash("", [one + two])
-    if one.strip() and two.strip():
-        assert tool_hash(tool(description=one)(save)) != tool_hash(tool(description=two)(save))
+def test_two_texts_never_share_a_hash(first: str, two: str) -> None:
+    assume(first != two)
+    assert prompt_hash(first, []) != prompt_hash(two, [])
+    assert prompt_hash("", [first]) != prompt_hash("", [two])
+    assert prompt_hash(first, [two]) != prompt_hash(two, [first])
+    assert prompt_hash("", [first, two]) != prompt_hash("", [first + two])
+    if first.strip() and two.strip():
+        assert tool_hash(tool(description=first)(save)) != tool_hash(tool(description=two)(save))
 
 
 @pytest.mark.spec("F13")
 def test_a_tools_hash_is_computed_once() -> None:
     it = tool(name="once")(save)
     with mock.patch.object(hashes, "tool_payload", wraps=hashes.tool_payload) as payload:
-        found = {tool_hash(it) for _ in range(3)}
+        distinct = {tool_hash(it) for _ in range(3)}
         compose(Agent("a", uses=[Capability("c", tools=[it])]))
     assert payload.call_count == 1
-    assert len(found) == 1
+    assert len(distinct) == 1
 
 
 @pytest.mark.spec("F3", "F12")
 def test_the_order_of_choices_that_python_takes_for_equal_moves_no_hash() -> None:
-    def one(it: Literal["b", "a", 1], more: list[Literal["z", "y"] | None]) -> Literal["d", "c"]:
+    def first(it: Literal["b", "a", 1], more: list[Literal["z", "y"] | None]) -> Literal["d", "c"]:
         """Choose."""
         raise NotImplementedError  # never called: its schema is all that counts
 
@@ -353,6 +353,6 @@ def test_the_order_of_choices_that_python_takes_for_equal_moves_no_hash() -> Non
         """Choose."""
         raise NotImplementedError  # never called: its schema is all that counts
 
-    assert tool_hash(tool(name="choose")(one)) == tool_hash(tool(name="choose")(other))
-    schema = tool_payload(tool(one))["schema"]["properties"]["it"]
+    assert tool_hash(tool(name="choose")(first)) == tool_hash(tool(name="choose")(other))
+    schema = tool_payload(tool(first))["schema"]["properties"]["it"]
     assert schema["enum"] == ["a", "b", 1]

@@ -64,8 +64,8 @@ def test_a_form_is_read_as_what_was_written_and_so_no_two_data_have_one(value: A
 @pytest.mark.spec("F1")
 @settings(deadline=None, max_examples=300)
 @given(data, data)
-def test_two_data_have_one_form_only_if_they_are_the_same(one: Any, other: Any) -> None:
-    assert (canonical(one) == canonical(other)) is (typed(one) == typed(other))
+def test_two_data_have_one_form_only_if_they_are_the_same(first: Any, other: Any) -> None:
+    assert (canonical(first) == canonical(other)) is (typed(first) == typed(other))
 
 
 @pytest.mark.spec("F1")

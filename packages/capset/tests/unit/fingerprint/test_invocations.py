@@ -45,7 +45,7 @@ def turned(value: Any) -> Any:
             entries = [(key, turned(inner)) for key, inner in reversed(value.items())]
             return MappingProxyType(OrderedDict([("absent", None), *entries] if "absent" not in value else entries))
         case list():
-            return tuple(turned(one) for one in value)
+            return tuple(turned(element) for element in value)
         case datetime():
             return value.astimezone(timezone(timedelta(hours=-7, minutes=30)))
         case _:
@@ -55,7 +55,7 @@ def turned(value: Any) -> Any:
 def has_absent(value: Any) -> bool:
     match value:
         case dict():
-            return any(one is None or has_absent(one) for one in value.values())
+            return any(member is None or has_absent(member) for member in value.values())
         case list():
             return any(map(has_absent, value))
         case _:
@@ -81,9 +81,9 @@ def test_it_becomes_plain_data_and_stays_that(invocation: dict[str, Any]) -> Non
 def test_an_allowlist_names_the_keys_that_count_and_an_empty_one_all(
     invocation: dict[str, Any], names: set[str]
 ) -> None:
-    kept = normalize_invocation(invocation, names)
+    filtered = normalize_invocation(invocation, names)
     everything = normalize_invocation(invocation)
-    assert kept == {key: value for key, value in everything.items() if not names or key in names}
+    assert filtered == {key: value for key, value in everything.items() if not names or key in names}
     assert normalize_invocation(invocation, list(invocation)) == everything
     assert normalize_invocation({**invocation, "left out": object()}, invocation or ["x"]) == (
         everything if invocation else {}
@@ -119,16 +119,16 @@ class Name(str):
 
 
 def cycle() -> dict[str, Any]:
-    found: dict[str, Any] = {"a": [1]}
-    found["a"].append({"b": found})
-    return found
+    nested: dict[str, Any] = {"a": [1]}
+    nested["a"].append({"b": nested})
+    return nested
 
 
 def deep(levels: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     for _ in range(levels):
-        found = {"a": found}
-    return found
+        nested = {"a": nested}
+    return nested
 
 
 @pytest.mark.parametrize(

@@ -223,8 +223,8 @@ def test_what_an_agent_declares_itself_moves_what_it_changes(agent: dict[str, An
 )
 def test_no_mapping_passes_for_something_else(context: Any) -> None:
     others: list[list[Any]] = [[recent], [ContextMessage("user", "Hi.")], [{"tags": {"a": None}}], [["tags", "a"]]]
-    own = capability_hash(Capability("c", context=context))
-    assert own not in [capability_hash(Capability("c", context=other)) for other in others]
+    base_hash = capability_hash(Capability("c", context=context))
+    assert base_hash not in [capability_hash(Capability("c", context=other)) for other in others]
 
 
 class Ratio(BaseModel):
@@ -270,11 +270,11 @@ def test_a_policy_that_moves_into_a_preset_gates_less_and_is_another_capability(
         presets = {"p": Preset(tools=second, policies=preset) if preset else Preset(tools=second)}
         return capability_hash(Capability("c", tools=first, policies=base, presets=presets))
 
-    one, two = tool(name="one")(add.handler), tool(name="two")(add.handler)
+    former, two = tool(name="one")(add.handler), tool(name="two")(add.handler)
     hashes = {
-        of([SHARED], [], [one], [two]),
-        of([], [SHARED], [one], [two]),
-        of([], [SHARED], [two], [one]),
-        of([], [SHARED], [], [one, two]),
+        of([SHARED], [], [former], [two]),
+        of([], [SHARED], [former], [two]),
+        of([], [SHARED], [two], [former]),
+        of([], [SHARED], [], [former, two]),
     }
     assert len(hashes) == 4

@@ -21,9 +21,9 @@ def work(path: str) -> int:
 @pytest.mark.spec("F5", "F6", "F12")
 @pytest.mark.parametrize("place", ["tools", "toolkit", "preset"])
 def test_the_names_that_a_reference_gives_are_covered_where_tools_are_made_at_run_time(place: str) -> None:
-    made = tool(name="made", description="Made.", effect="read")(work)
+    generated = tool(name="made", description="Made.", effect="read")(work)
     fixed = tool(name="fixed", description="Fixed.", effect="read")(work)
-    dynamic = DynamicToolkit("making", lambda ctx: [made])
+    dynamic = DynamicToolkit("making", lambda ctx: [generated])
     members = {"tools": [fixed, dynamic], "toolkit": [fixed, Toolkit("kit", [dynamic])], "preset": [fixed]}[place]
     presets = {"more": Preset(tools=[dynamic])} if place == "preset" else {}
     capability = Capability("c", tools=members, presets=presets)
@@ -41,7 +41,7 @@ def test_the_names_that_a_reference_gives_are_covered_where_tools_are_made_at_ru
     assert len(hashes) == len({runtime(capability), runtime(prefixed), runtime(other)}) == 3
     assert static(capability.with_names(prefix="", rename={"fixed": "fixed"})) == static(capability)
     if place == "preset":
-        off = [one.with_presets(more=False) for one in (prefixed, other)]
+        off = [ref.with_presets(more=False) for ref in (prefixed, other)]
         assert static(off[0]) == static(off[1]) == static(capability.with_presets(more=False))
 
 
@@ -50,5 +50,5 @@ def test_names_say_nothing_more_where_all_tools_are_declared() -> None:
     fixed = tool(name="fixed", description="Fixed.", effect="read")(work)
     capability = Capability("c", tools=[fixed])
     prefixed, renamed = capability.with_names(prefix="p_"), capability.with_names(rename={"fixed": "p_fixed"})
-    hashes = [compose(Agent("a", uses=[one])).static_hash for one in (prefixed, renamed, capability)]
+    hashes = [compose(Agent("a", uses=[use])).static_hash for use in (prefixed, renamed, capability)]
     assert hashes[0] == hashes[1] != hashes[2]

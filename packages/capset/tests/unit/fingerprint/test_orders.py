@@ -71,15 +71,15 @@ def made(draw: st.DrawFn) -> tuple[list[Made], list[Made], list[int], list[int],
         return Made(next(count), draw(NUMBERS), draw(GATES), examples=draw(NUMBERS))
 
     def kit(depth: int) -> Made:
-        members = [one(depth + 1) for _ in range(draw(st.integers(0, 3)))]
+        members = [draw_member(depth + 1) for _ in range(draw(st.integers(0, 3)))]
         return Made(
             next(count), (), draw(GATES), tuple(members), texts=tuple(draw(st.lists(st.text(max_size=5), max_size=2)))
         )
 
-    def one(depth: int) -> Made:
+    def draw_member(depth: int) -> Made:
         return kit(depth) if depth < 3 and draw(st.booleans()) else tool_()
 
-    base = [one(1) for _ in range(draw(st.integers(1, 4)))]
+    base = [draw_member(1) for _ in range(draw(st.integers(1, 4)))]
     preset = [tool_() for _ in range(draw(st.integers(0, 2)))]
     return base, preset, list(draw(GATES)), list(draw(GATES)), draw(st.lists(st.booleans(), min_size=3, max_size=3))
 
@@ -90,13 +90,13 @@ class Maker:
     def __init__(self, chance: Random | None) -> None:
         self._chance = chance
 
-    def order(self, given: Any) -> list[Any]:
-        entries = list(given)
+    def order(self, values: Any) -> list[Any]:
+        entries = list(values)
         if self._chance is not None:
             self._chance.shuffle(entries)
         return entries
 
-    def tool(self, one: Made) -> Tool[..., Any]:
+    def tool(self, part: Made) -> Tool[..., Any]:
         async def handler(first: int, second: int = 2) -> int:
             """Do."""
             return first
@@ -105,36 +105,36 @@ class Maker:
             """Do."""
             return first
 
-        examples = [dict(self.order({"first": number, "second": 1}.items())) for number in one.examples]
+        examples = [dict(self.order({"first": number, "second": 1}.items())) for number in part.examples]
         return tool(
-            name=f"tool_{one.number}",
-            permissions=self.order(PERMISSIONS[number] for number in one.permissions),
-            policies=self.order(POLICIES[number] for number in one.policies),
+            name=f"tool_{part.number}",
+            permissions=self.order(PERMISSIONS[number] for number in part.permissions),
+            policies=self.order(POLICIES[number] for number in part.policies),
             examples=examples,
         )(self.order([handler, turned])[0])
 
-    def member(self, one: Made) -> Member:
-        if one.members is None:
-            return self.tool(one)
+    def member(self, part: Made) -> Member:
+        if part.members is None:
+            return self.tool(part)
         # A toolkit that speaks keeps its place among others: the model sees the order.
-        members = [self.member(inner) for inner in one.members]
-        speaks = any(inner.members is not None for inner in one.members)
-        policies = self.order(POLICIES[number] for number in one.policies)
+        members = [self.member(inner) for inner in part.members]
+        speaks = any(inner.members is not None for inner in part.members)
+        policies = self.order(POLICIES[number] for number in part.policies)
         return Toolkit(
-            f"kit_{one.number}", members if speaks else self.order(members), policies=policies, instructions=one.texts
+            f"kit_{part.number}", members if speaks else self.order(members), policies=policies, instructions=part.texts
         )
 
     def agent(self, drawn: Any) -> Agent:
-        base, preset, own, root, flags = drawn
-        tools = [self.member(one) for one in base]
-        speaks = any(one.members is not None for one in base)
+        base, preset, capability_gates, root, flags = drawn
+        tools = [self.member(part) for part in base]
+        speaks = any(part.members is not None for part in base)
         presets: dict[str, Preset] = {}
         if preset:
-            presets["more"] = Preset(tools=self.order(self.member(one) for one in preset))
+            presets["more"] = Preset(tools=self.order(self.member(part) for part in preset))
         capability = Capability(
             "kit",
             tools=tools if speaks else self.order(tools),
-            policies=self.order(POLICIES[number] for number in own),
+            policies=self.order(POLICIES[number] for number in capability_gates),
             presets=presets,
             default=["more"] if preset and flags[0] else [],
             resources=self.order(NOTES) if flags[1] else [],
@@ -146,8 +146,8 @@ class Maker:
 
 def snapshots(agent: Agent) -> list[Snapshot]:
     composition = compose(agent)
-    who = [Principal("p"), Principal("q", permissions=PERMISSIONS[:2]), Principal("r", permissions=PERMISSIONS)]
-    return [asyncio.run(evaluate(composition, principal=one)) for one in who]
+    principals = [Principal("p"), Principal("q", permissions=PERMISSIONS[:2]), Principal("r", permissions=PERMISSIONS)]
+    return [asyncio.run(evaluate(composition, principal=principal)) for principal in principals]
 
 
 @pytest.mark.spec("F3", "F4", "F6", "F8", "F9", "F12")
@@ -155,11 +155,11 @@ def snapshots(agent: Agent) -> list[Snapshot]:
 @given(made(), st.randoms(use_true_random=False))
 def test_the_order_in_which_things_are_written_moves_no_hash(drawn: Any, chance: Random) -> None:
     first, second = Maker(None).agent(drawn), Maker(chance).agent(drawn)
-    for one, other in zip(snapshots(first), snapshots(second), strict=True):
-        assert one.static_hash == other.static_hash
-        assert one.runtime_hash == other.runtime_hash
-        assert one.prompt_hash == other.prompt_hash
-        assert one.tool_refs == other.tool_refs
+    for snapshot, other in zip(snapshots(first), snapshots(second), strict=True):
+        assert snapshot.static_hash == other.static_hash
+        assert snapshot.runtime_hash == other.runtime_hash
+        assert snapshot.prompt_hash == other.prompt_hash
+        assert snapshot.tool_refs == other.tool_refs
     assert collect_tool_hashes(compose(first)) == collect_tool_hashes(compose(second))
 
 
@@ -167,9 +167,9 @@ def test_the_order_in_which_things_are_written_moves_no_hash(drawn: Any, chance:
 @settings(max_examples=20)
 @given(made())
 def test_making_the_same_again_gives_the_same_hashes(drawn: Any) -> None:
-    one, two = (compose(Maker(None).agent(drawn)) for _ in range(2))
-    assert one.static_hash == two.static_hash
-    assert collect_tool_hashes(one) == {name: tool_hash(installed.tool) for name, installed in two.tools.items()}
+    first, two = (compose(Maker(None).agent(drawn)) for _ in range(2))
+    assert first.static_hash == two.static_hash
+    assert collect_tool_hashes(first) == {name: tool_hash(installed.tool) for name, installed in two.tools.items()}
 
 
 @pytest.mark.spec("F5", "F12")
@@ -207,8 +207,8 @@ def test_no_tool_has_its_union_in_the_order_of_a_tool_that_was_made_before() -> 
     @tool(description="Take either.")
     def number_first(value: int | str, values: list[int | str]) -> None: ...
 
-    for one, types in ((text_first, ["string", "integer"]), (number_first, ["integer", "string"])):
-        fields = one.arguments.json_schema["properties"]
+    for definition, types in ((text_first, ["string", "integer"]), (number_first, ["integer", "string"])):
+        fields = definition.arguments.json_schema["properties"]
         assert [option["type"] for option in fields["value"]["anyOf"]] == types
         assert [option["type"] for option in fields["values"]["items"]["anyOf"]] == types
 
@@ -216,6 +216,6 @@ def test_no_tool_has_its_union_in_the_order_of_a_tool_that_was_made_before() -> 
 @pytest.mark.spec("F3", "F12")
 @pytest.mark.parametrize("kinds", [(TextFirst, NumberFirst), (BoundTextFirst, BoundNumberFirst)])
 def test_no_type_has_its_union_in_the_order_of_a_type_that_was_read_before(kinds: tuple[Any, Any]) -> None:
-    found = [schema_of_fields("take", object_fields("take", kind) or {}).json_schema for kind in kinds]
-    before, after = (one["properties"]["value"]["anyOf"] for one in found)
+    schemas = [schema_of_fields("take", object_fields("take", kind) or {}).json_schema for kind in kinds]
+    before, after = (schema["properties"]["value"]["anyOf"] for schema in schemas)
     assert after == before[::-1]

@@ -79,11 +79,11 @@ async def test_the_hashes_of_a_composition_give_the_runtime_hash_of_a_snapshot()
 @pytest.mark.spec("F1", "F2")
 def test_an_object_is_hashed_by_its_canonical_form() -> None:
     @tool
-    def one() -> int:
+    def do_work() -> int:
         """Do."""
         return 1
 
-    assert hash_object(tool_payload(one)) == tool_hash(one)
+    assert hash_object(tool_payload(do_work)) == tool_hash(do_work)
     assert hash_object({"b": 1, "a": (1, 2)}) == hash_object({"a": [1, 2], "b": 1.0})
     with pytest.raises(NotCanonical):
         hash_object({"a": object()})
@@ -107,24 +107,24 @@ def test_a_types_schema_is_as_a_tool_has_it() -> None:
     assert "title" not in schema["properties"]["zeta"]
 
     @tool
-    def one(note: Annotated[Note, Field(description="it")]) -> int:
+    def take_note(note: Annotated[Note, Field(description="it")]) -> int:
         """Do."""
         return 1
 
-    assert dict(schema) == tool_payload(one)["schema"]["$defs"]["Note"]
+    assert dict(schema) == tool_payload(take_note)["schema"]["$defs"]["Note"]
     with pytest.raises(DefinitionError, match="this type"):
         schema_hash_input(Unknown)
 
 
 async def test_one_policy_is_evaluated_and_hooks_are_told() -> None:
-    told: list[PolicyEvaluated] = []
-    hooks, request = Hooks(on_policy_evaluated=told.append), Request({}, Principal("p"))
+    events: list[PolicyEvaluated] = []
+    hooks, request = Hooks(on_policy_evaluated=events.append), Request({}, Principal("p"))
     no = Policy("no", lambda request: asyncio.sleep(0, deny("never")))
     assert await evaluate_policy(no, request) == deny("never")
     assert await evaluate_policy(no, request, hooks=hooks, owner="kit") == deny("never")
     broken = Policy("broken", lambda request: 1 / 0)  # pyright: ignore[reportArgumentType]
     assert (await evaluate_policy(broken, request, hooks=hooks)).kind == "deny"
-    assert [(one.policy, one.owner, type(one.error)) for one in told] == [
+    assert [(event.policy, event.owner, type(event.error)) for event in events] == [
         (no, "kit", type(None)),
         (broken, "broken", ZeroDivisionError),
     ]

@@ -191,7 +191,9 @@ def test_several_keys_that_are_no_text_are_refused(keys: tuple[Any, ...]) -> Non
 
 
 @pytest.mark.spec("F1")
-@pytest.mark.parametrize("wrong", [math.nan, -math.inf, object(), b"x", {1}, "\ud800"], ids=lambda one: repr(one)[:8])
+@pytest.mark.parametrize(
+    "wrong", [math.nan, -math.inf, object(), b"x", {1}, "\ud800"], ids=lambda parameter: repr(parameter)[:8]
+)
 def test_what_has_no_canonical_form_is_refused_on_both_roads_alike(wrong: object) -> None:
     for document in ([[], wrong], {"a": [{"b": wrong}]}, [0.5, [wrong]]):
         assert encoded(document) is None

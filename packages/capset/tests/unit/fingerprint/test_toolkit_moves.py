@@ -95,7 +95,7 @@ OTHER, THIRD = (tool(name=name, description="Be there.")(other_result) for name 
 
 
 def make(handler: Callable[..., int | str] = work, **options: Any) -> Tool[..., Any]:
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "name": "work",
         "effect": "write",
         "permissions": ["a:b", "c:d"],
@@ -104,7 +104,7 @@ def make(handler: Callable[..., int | str] = work, **options: Any) -> Tool[..., 
         "examples": [{"path": "x"}],
         "version": "1",
     }
-    return tool(**given | options)(handler)
+    return tool(**defaults | options)(handler)
 
 
 def makes(context: ToolkitContext) -> list[Tool[..., Any]]:
@@ -124,23 +124,23 @@ def world(
     members = [one, Toolkit("inner", [OTHER])]
     kits: dict[str, Any] = {"name": "kit", "members": members, "instructions": ["Kit.", "Kits."], "policies": [GATE]}
     mades: dict[str, Any] = {"name": "made", "make": makes, "instructions": ["Made."], "policies": [GATE]}
-    toolkit, made = Toolkit(**kits | (kit or {})), DynamicToolkit(**mades | (dynamic or {}))
-    given: dict[str, Any] = {
+    toolkit, dynamic_kit = Toolkit(**kits | (kit or {})), DynamicToolkit(**mades | (dynamic or {}))
+    defaults: dict[str, Any] = {
         "name": "it",
         "version": "1",
-        "tools": [toolkit, made],
+        "tools": [toolkit, dynamic_kit],
         "policies": [GATE, SECOND],
         "presets": {"p": Preset(tools=[THIRD], policies=[GATE])},
         "default": ["p"],
     }
-    it: Capability[Any, Any] = Capability(**given | (capability or {}))
+    it: Capability[Any, Any] = Capability(**defaults | (capability or {}))
     agents: dict[str, Any] = {"name": "agent", "uses": [use(it)], "policies": [GATE], "system_prompt": "Be."}
     root = Agent(**agents | (agent or {}))
     snapshot = asyncio.run(evaluate(compose(root), principal=WHO))
     return {
         "tool": tool_hash(one),
         "toolkit": toolkit_hash(toolkit),
-        "dynamic": toolkit_hash(made),
+        "dynamic": toolkit_hash(dynamic_kit),
         "capability": capability_hash(it),
         "root": root_hash(root) or "",
         "other": tool_hash(OTHER),
@@ -193,7 +193,7 @@ def moved(**changes: Any) -> set[str]:
 def test_what_a_model_or_a_gate_can_see_of_a_tool_moves_just_the_hashes_above_it(
     options: dict[str, Any], expected: set[str]
 ) -> None:
-    if "second" in str([getattr(one, "id", "") for one in options.get("policies", [])]):
+    if "second" in str([getattr(policy, "id", "") for policy in options.get("policies", [])]):
         # One policy of an id in one composition: the capability's own is another object of the same id here.
         second = options["policies"][1]
         if second is not SECOND:
@@ -331,7 +331,7 @@ def test_what_a_reference_chooses_moves_what_it_changes(use: Any, expected: set[
 @pytest.mark.spec("F11")
 def test_who_may_see_what_is_in_no_static_hash() -> None:
     composition = compose(Agent("a", tools=[make(), OTHER]))
-    few, all_ = (asyncio.run(evaluate(composition, principal=who)) for who in (Principal("q"), WHO))
+    few, all_ = (asyncio.run(evaluate(composition, principal=principal)) for principal in (Principal("q"), WHO))
     assert few.static_hash == all_.static_hash
     assert few.runtime_hash != all_.runtime_hash
     assert few.prompt_hash != all_.prompt_hash, "the tool's instructions are not told"
@@ -365,7 +365,7 @@ def test_limits_and_approvals_move_a_tools_hash_and_retries_do_not() -> None:
 
 @pytest.mark.spec("F3", "F12")
 def test_the_order_of_a_literals_choices_is_no_order() -> None:
-    def one(mode: Literal["a", "b"]) -> int:
+    def first(mode: Literal["a", "b"]) -> int:
         """Work."""
         return 1
 
@@ -373,4 +373,4 @@ def test_the_order_of_a_literals_choices_is_no_order() -> None:
         """Work."""
         return 1
 
-    assert tool_hash(tool(name="x")(one)) == tool_hash(tool(name="x")(two))
+    assert tool_hash(tool(name="x")(first)) == tool_hash(tool(name="x")(two))

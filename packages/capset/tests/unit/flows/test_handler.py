@@ -45,7 +45,7 @@ async def test_a_handler_is_a_function_with_or_without_context_and_input() -> No
 
 @pytest.mark.spec("C37")
 async def test_a_sync_function_runs_in_a_thread_and_an_async_one_does_not() -> None:
-    here = threading.get_ident()
+    caller_thread = threading.get_ident()
 
     def where() -> int:
         return threading.get_ident()
@@ -53,8 +53,8 @@ async def test_a_sync_function_runs_in_a_thread_and_an_async_one_does_not() -> N
     async def where_async() -> int:
         return threading.get_ident()
 
-    assert await run(Handler("a", where)) != here
-    assert await run(Handler("a", where_async)) == here
+    assert await run(Handler("a", where)) != caller_thread
+    assert await run(Handler("a", where_async)) == caller_thread
 
 
 @pytest.mark.spec("C37")
@@ -83,9 +83,9 @@ async def test_what_does_not_fit_is_refused_going_in_and_coming_out() -> None:
     with pytest.raises(InvalidOutput, match="'wrong' gave an output that does not fit its type: the whole") as refused:
         await run(Handler("wrong", wrong), 1)
     assert "secret" not in str(refused.value)
-    with pytest.raises(InvalidArguments) as listed:
+    with pytest.raises(InvalidArguments) as raised:
         await run(Handler("a", count), {"article": "pens", "peices": 3})
-    assert [str(field) for field in listed.value.fields] == ["peices: no such parameter (did you mean 'pieces'?)"]
+    assert [str(field) for field in raised.value.fields] == ["peices: no such parameter (did you mean 'pieces'?)"]
 
 
 async def test_what_it_raises_is_contained_unless_it_is_meant_to_be_read(caplog: pytest.LogCaptureFixture) -> None:
@@ -169,17 +169,19 @@ ABOVE = Capability("above", uses=[SHOWING])
 
 @pytest.mark.spec("C38")
 @pytest.mark.parametrize(
-    ("capability", "told", "mended"),
+    ("capability", "message", "mended"),
     [
         (ABOVE, "capability 'showing', preset 'shown' (a → above → showing) declares context", "with_presets(shown="),
         (Capability("c", tools=[ping]), "capability 'c' (a → c) declares tools", "in a preset"),
         (Capability("c", tools=[]), "capability 'c' (a → c) declares tools", "in a preset"),
     ],
 )
-def test_what_its_kind_cannot_have_is_refused_at_construction(capability: Capability, told: str, mended: str) -> None:
+def test_what_its_kind_cannot_have_is_refused_at_construction(
+    capability: Capability, message: str, mended: str
+) -> None:
     with pytest.raises(KindError) as refused:
         Handler("a", nothing, uses=[capability])
-    assert refused.value.message == f"{told}, which only a generator can have; 'a' is a handler"
+    assert refused.value.message == f"{message}, which only a generator can have; 'a' is a handler"
     assert mended in str(refused.value.hint)
 
 
@@ -201,9 +203,9 @@ async def test_dynamic_uses_bring_helpers_for_one_run_and_no_tools() -> None:
             self.who = ctx.principal.id
 
     helping, wrong = Capability("helping", helpers=Helping), Capability("wrong", tools=[ping])
-    wanted: list[Any] = [helping]
+    uses: list[Any] = [helping]
 
-    @handler(uses=[lambda ctx: wanted if ctx.session.state.is_on else []], state={"session": Mode})
+    @handler(uses=[lambda ctx: uses if ctx.session.state.is_on else []], state={"session": Mode})
     async def asks(ctx: Context, value: object) -> str | None:
         if "helping" not in ctx.cap:
             await ctx.state(Mode).patch(is_on=True)
@@ -212,7 +214,7 @@ async def test_dynamic_uses_bring_helpers_for_one_run_and_no_tools() -> None:
 
     async with opened(asks) as session:
         assert [await session.run(), await session.run()] == [None, "ada"]
-        wanted.append(wrong)
+        uses.append(wrong)
         with pytest.raises(KindError, match=r"capability 'wrong' .* declares tools"):
             await session.run()
 

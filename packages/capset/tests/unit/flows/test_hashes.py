@@ -66,9 +66,9 @@ SAME = [
 
 
 @pytest.mark.spec("F7", "F11", "F12")
-@pytest.mark.parametrize(("one", "other"), SAME)
-def test_what_no_model_and_no_gate_can_see_moves_nothing(one: Block, other: Block) -> None:
-    assert hash_of(one) == hash_of(other)
+@pytest.mark.parametrize(("base", "other"), SAME)
+def test_what_no_model_and_no_gate_can_see_moves_nothing(base: Block, other: Block) -> None:
+    assert hash_of(base) == hash_of(other)
 
 
 MOVED: list[Any] = [
@@ -103,10 +103,10 @@ MOVED: list[Any] = [
 
 
 @pytest.mark.spec("F7", "F12")
-@pytest.mark.parametrize(("one", "other"), MOVED)
-def test_what_can_be_seen_moves_the_hash_and_that_of_all_above(one: Block, other: Block) -> None:
-    assert hash_of(one) != hash_of(other)
-    around = [Sequencer("around").then(block) for block in (one, other) if block.kind != "flow"]
+@pytest.mark.parametrize(("base", "other"), MOVED)
+def test_what_can_be_seen_moves_the_hash_and_that_of_all_above(base: Block, other: Block) -> None:
+    assert hash_of(base) != hash_of(other)
+    around = [Sequencer("around").then(block) for block in (base, other) if block.kind != "flow"]
     assert len({hash_of(block) for block in around}) == len(around)
 
 

@@ -27,12 +27,12 @@ async def test_it_runs_the_one_route_that_is_chosen() -> None:
 
 @pytest.mark.spec("C37")
 async def test_a_choice_may_take_its_time_and_read_the_context() -> None:
-    seen = Resource("seen", int, scope="session", default=0)
+    visits = Resource("seen", int, scope="session", default=0)
 
     async def first_time(value: int, ctx: Context) -> str:
-        return "first" if await ctx.resource(seen).increment() == 1 else "again"
+        return "first" if await ctx.resource(visits).increment() == 1 else "again"
 
-    router = Router("r", first_time, routes={"first": ONE, "again": TWO}, resources=[seen])
+    router = Router("r", first_time, routes={"first": ONE, "again": TWO}, resources=[visits])
     async with opened(router) as session:
         assert [await session.run(0), await session.run(0)] == [1, 2]
 
@@ -45,24 +45,24 @@ async def test_two_routes_may_lead_to_one_block_and_a_choice_needs_no_context() 
 
 @pytest.mark.spec("C37")
 @pytest.mark.parametrize(
-    ("chosen", "told"),
+    ("chosen", "message"),
     [
         ("smal", "The router 'r' chose an unknown route 'smal'; did you mean 'small'?"),
         ("x", "The router 'r' chose an unknown route 'x'; there is: large, small"),
         (None, "The router 'r' chose NoneType, not a route's name."),
     ],
 )
-async def test_an_undeclared_route_is_an_error_that_helps(chosen: Any, told: str) -> None:
+async def test_an_undeclared_route_is_an_error_that_helps(chosen: Any, message: str) -> None:
     with pytest.raises(InternalError) as failed:
         await run(Router("r", lambda value: chosen, routes={"small": ONE, "large": TWO}), 1)
-    assert str(failed.value) == told
+    assert str(failed.value) == message
 
 
 async def test_a_choice_that_fails_is_named_and_a_wrong_input_never_reaches_it() -> None:
-    asked: list[object] = []
+    inputs: list[object] = []
 
     def choose(value: int) -> str:
-        asked.append(value)
+        inputs.append(value)
         raise KeyError(value)
 
     router = Router("r", choose, routes={"one": ONE}, input=int)
@@ -70,11 +70,11 @@ async def test_a_choice_that_fails_is_named_and_a_wrong_input_never_reaches_it()
         await run(router, 1)
     with pytest.raises(InvalidArguments, match="Invalid input for the block 'r'"):
         await run(router, "1")
-    assert asked == [1]
+    assert inputs == [1]
 
 
 @pytest.mark.parametrize(
-    ("choose", "routes", "told"),
+    ("choose", "routes", "message"),
     [
         (by_size, {}, "routes is a mapping of names to blocks, at least one"),
         (by_size, [ONE], "routes is a mapping of names to blocks"),
@@ -85,8 +85,8 @@ async def test_a_choice_that_fails_is_named_and_a_wrong_input_never_reaches_it()
         (lambda: "a", {"a": ONE}, r"choose must take \(input, context\), or the value alone"),
     ],
 )
-def test_what_cannot_be_right_is_refused(choose: Any, routes: Any, told: str) -> None:
-    with pytest.raises(DefinitionError, match=told):
+def test_what_cannot_be_right_is_refused(choose: Any, routes: Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         Router("r", choose, routes=routes)
 
 
@@ -113,17 +113,17 @@ class Missed(BaseModel):
 @pytest.mark.spec("C37")
 async def test_a_route_may_give_another_type_of_the_same_fields() -> None:
     @handler()
-    def found(value: int) -> Found:
+    def hit(value: int) -> Found:
         return Found(count=value)
 
     @handler()
     def missed(value: int) -> Missed:
         return Missed(count=value)
 
-    router = Router("r", by_size, routes={"small": found, "large": missed}, input=int, description="Look for it.")
+    router = Router("r", by_size, routes={"small": hit, "large": missed}, input=int, description="Look for it.")
     look = as_tool(router)
-    assert found.output is not None
-    assert look.output.json_schema == found.output.json_schema
+    assert hit.output is not None
+    assert look.output.json_schema == hit.output.json_schema
     async with opened(Agent("agent", tools=[look])) as session:
         assert [await session.call(look, input=value) for value in (1, 10)] == [Found(count=1), Missed(count=10)]
 

@@ -138,10 +138,10 @@ async def forward(ctx: Context) -> str:
 @pytest.mark.spec("G4")
 async def test_what_a_handler_comes_to_is_a_result() -> None:
     async with registry(fail, forward, GET_WEATHER) as (_, actions):
-        said = await actions.execute("fail", {"words": "the shelf is empty"}, ADA)
-        assert (said.success, said.data, said.error) == (False, None, "the shelf is empty")
-        assert said.failure is not None
-        assert said.failure.code == "as_said"
+        execution = await actions.execute("fail", {"words": "the shelf is empty"}, ADA)
+        assert (execution.success, execution.data, execution.error) == (False, None, "the shelf is empty")
+        assert execution.failure is not None
+        assert execution.failure.code == "as_said"
         unsaid = await actions.execute("fail", {"words": ""}, ADA)
         assert not unsaid.success
         assert "hunter2" not in str(unsaid.error)
@@ -226,7 +226,7 @@ async def test_a_principal_has_one_session_and_each_environment_its_snapshot() -
             await actions.execute("export", {}, free)
         async with asyncio.TaskGroup() as group:
             more = [group.create_task(actions.execute("export", {}, pro)) for _ in range(5)]
-        assert {one.result().data for one in more} == {first}
+        assert {task.result().data for task in more} == {first}
         other = await actions.execute("export", {}, ExecutionContext(Principal("bob"), {"tier": "pro"}))
         assert other.data != first
         assert await kernel.find_session(first) is not None
@@ -317,31 +317,31 @@ NOT_TOGETHER = {
 @pytest.mark.spec("G6", "C39")
 @pytest.mark.parametrize("case", NOT_TOGETHER)
 async def test_what_cannot_be_together_is_refused_and_what_was_there_goes_on(case: str) -> None:
-    there, new, error = NOT_TOGETHER[case]
-    async with registry(GET_WEATHER, there) as (kernel, actions):
+    registered, new, error = NOT_TOGETHER[case]
+    async with registry(GET_WEATHER, registered) as (kernel, actions):
         assert (await actions.execute("get-weather", {"location": "Paris"}, ADA)).success
         for refused in ((new,), (gated("third", FIRST), new)):
             with pytest.raises(error):
                 actions.register(*refused)
-        assert [one.name for one in actions.list()] == sorted(["get-weather", there.name])
+        assert [action.name for action in actions.list()] == sorted(["get-weather", registered.name])
         assert (await actions.execute("get-weather", {"location": "Paris"}, ADA)).success
         assert len({record.session for record in await records_of(kernel.audit)}) == 1
         with pytest.raises(error):
-            ActionRegistry(kernel, [new, there])
+            ActionRegistry(kernel, [new, registered])
         with pytest.raises(error):
-            compose(Agent("actions", tools=[there, new]))
-        actions.register(dataclasses.replace(new, name=there.name), replace=True)
+            compose(Agent("actions", tools=[registered, new]))
+        actions.register(dataclasses.replace(new, name=registered.name), replace=True)
         assert (await actions.execute("get-weather", {"location": "Paris"}, ADA)).success
 
 
 @pytest.mark.spec("G6")
 def test_what_was_registered_one_by_one_composes_as_a_whole() -> None:
     kernel = Kernel(store="memory://")
-    several = [tool_ for there, new, _ in NOT_TOGETHER.values() for tool_ in (there, new)]
+    several = [tool_ for registered, new, _ in NOT_TOGETHER.values() for tool_ in (registered, new)]
     for order in (several, several[::-1], several[1:] + several[:1]):
         actions = ActionRegistry(kernel)
-        for one in order:
+        for action in order:
             with suppress(DefinitionError):
-                actions.register(one, replace=True)
+                actions.register(action, replace=True)
         compose(Agent("actions", tools=actions.list()))
         assert len(actions.list()) >= 2

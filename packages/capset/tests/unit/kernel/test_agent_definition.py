@@ -15,9 +15,9 @@ from capset.kernel.agent_definition import definition_of
 @pytest.mark.spec("P4", "P5")
 def test_model_and_static_context_are_kept_where_they_are_said() -> None:
     context = {"tier": "pro", "limits": {"depth": [1, None]}}
-    said = json.loads(definition_of(Agent("scribe", model="m", static_context=context)))
-    assert (said["model"], said["static_context"]) == ("m", context)
-    assert "only_in_code" not in said
+    definition = json.loads(definition_of(Agent("scribe", model="m", static_context=context)))
+    assert (definition["model"], definition["static_context"]) == ("m", context)
+    assert "only_in_code" not in definition
     assert not {"model", "static_context"} & json.loads(definition_of(Agent("scribe"))).keys()
 
 
@@ -42,6 +42,6 @@ def test_an_agent_is_kept_as_its_file_would_say_it() -> None:
 @pytest.mark.spec("P5")
 @pytest.mark.parametrize("value", [date(2026, 1, 1), object(), float("nan"), {1: "one"}, "x" * 1_100_000])
 def test_a_static_context_that_is_no_json_is_only_in_code(value: Any) -> None:
-    said = json.loads(definition_of(Agent("scribe", static_context={"value": value})))
-    assert said["only_in_code"] == ["static_context"]
-    assert "static_context" not in said
+    definition = json.loads(definition_of(Agent("scribe", static_context={"value": value})))
+    assert definition["only_in_code"] == ["static_context"]
+    assert "static_context" not in definition

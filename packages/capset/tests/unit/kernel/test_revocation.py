@@ -58,13 +58,13 @@ async def made(session: Session, tool: AnyTool, way: Literal["call", "messages"]
 
 @pytest.mark.spec("G54")
 @pytest.mark.parametrize("way", ["call", "messages"])
-@pytest.mark.parametrize("forever", [look, keep, tell], ids=lambda one: one.name)
+@pytest.mark.parametrize("forever", [look, keep, tell], ids=lambda param: param.name)
 async def test_a_call_under_way_is_cancelled_and_none_begins(
     forever: AnyTool, way: Literal["call", "messages"]
 ) -> None:
-    async with desk(forever) as here:
+    async with desk(forever) as harness:
         badge = Badge()
-        session = here.session.options(credential=badge)
+        session = harness.session.options(credential=badge)
         calling = asyncio.ensure_future(made(session, forever, way))
         await moment(2.0)
         assert not calling.done(), "it goes on as long as nothing is withdrawn"
@@ -73,24 +73,24 @@ async def test_a_call_under_way_is_cancelled_and_none_begins(
             ended = await calling
         assert isinstance(ended.error, Cancelled)
         assert ("The badge was withdrawn" in ended.error.message, ended.error.retryable) == (True, False)
-        assert (await here.record()).outcome == "cancelled"
+        assert (await harness.record()).outcome == "cancelled"
         refused = await made(session, forever, way)
         assert (type(refused.error), refused.refused) == (Unauthenticated, True)
 
 
 @pytest.mark.spec("G54")
 async def test_a_call_that_waits_for_its_approval_ends_and_its_request_stays() -> None:
-    async with till() as here:
+    async with till() as open_till:
         badge = Badge()
-        session = (await here.session()).options(credential=badge)
-        waiting = asyncio.ensure_future(session.try_call(here.pay, to="bob", amount=5))
-        request = await here.waiting()
+        session = (await open_till.session()).options(credential=badge)
+        waiting = asyncio.ensure_future(session.try_call(open_till.pay, to="bob", amount=5))
+        request = await open_till.waiting()
         badge.is_valid = False
         async with asyncio.timeout(PROMISED):
             assert isinstance((await waiting).error, Cancelled)
-        await here.decided(request.id)
-        assert isinstance((await session.try_call(here.pay, to="bob", amount=5)).error, Unauthenticated)
-        assert here.paid == []
+        await open_till.decided(request.id)
+        assert isinstance((await session.try_call(open_till.pay, to="bob", amount=5)).error, Unauthenticated)
+        assert open_till.paid == []
 
 
 @pytest.mark.spec("G54")
@@ -100,9 +100,9 @@ async def test_a_store_that_is_away_ends_no_call_and_lets_none_begin() -> None:
             if not self.is_valid:
                 raise StoreError("the database is away")
 
-    async with desk(look) as here:
+    async with desk(look) as harness:
         badge = Unknown()
-        session = here.session.options(credential=badge)
+        session = harness.session.options(credential=badge)
         calling = asyncio.ensure_future(session.try_call(look))
         await moment(0.1)
         badge.is_valid = False
@@ -197,9 +197,9 @@ def test_work_ends_within_the_second_or_is_left_alone(steps: list[float], withdr
 
 @pytest.mark.spec("G54")
 async def test_an_unwatched_session_is_as_before() -> None:
-    async with desk(look) as here:
-        with here.session.until_withdrawn():
-            calling = asyncio.ensure_future(here.session.try_call(look))
+    async with desk(look) as harness:
+        with harness.session.until_withdrawn():
+            calling = asyncio.ensure_future(harness.session.try_call(look))
             await until(lambda: not calling.done())
         calling.cancel()
         await asyncio.wait([calling])

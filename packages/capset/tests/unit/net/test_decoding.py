@@ -20,8 +20,8 @@ zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "bac
 
 
 def raw_deflate(data: bytes) -> bytes:
-    made = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return made.compress(data) + made.flush()
+    compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return compressor.compress(data) + compressor.flush()
 
 
 CODED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
@@ -40,9 +40,9 @@ CODED: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 
 def decoded(coding: str, chunks: list[bytes]) -> bytes:
     decoder = decoder_for(coding)
-    whole = b"".join(piece for chunk in chunks for piece in decoder.decode(chunk))
+    content = b"".join(piece for chunk in chunks for piece in decoder.decode(chunk))
     assert decoder.is_complete
-    return whole
+    return content
 
 
 @pytest.mark.parametrize("kind", CODED)
@@ -90,8 +90,8 @@ def test_what_is_broken_is_told(kind: str) -> None:
 
 def test_a_window_of_zstd_that_is_too_large_is_refused() -> None:
     options = {zstd.CompressionParameter.window_log: 27, zstd.CompressionParameter.enable_long_distance_matching: 1}
-    made = zstd.ZstdCompressor(options=options)
-    coded = made.compress(bytes(1000)) + made.flush()
+    compressor = zstd.ZstdCompressor(options=options)
+    coded = compressor.compress(bytes(1000)) + compressor.flush()
     with pytest.raises(ToolError, match="not encoded as it says"):
         decoded("zstd", [coded])
 

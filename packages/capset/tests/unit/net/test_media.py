@@ -37,10 +37,10 @@ def test_the_charset_is_known_by_its_names_on_the_web(content_type: str, codec: 
 
 
 @given(st.text(max_size=60) | st.builds("text/html; charset={}".format, st.text(max_size=60)))
-def test_nothing_that_is_said_fails(said: str) -> None:
-    assert codec_of(said) in (None, *every_codec())
-    assert codec_named(said) in (None, *every_codec())
-    media_type = media_type_of(said)
+def test_nothing_that_is_said_fails(content_type: str) -> None:
+    assert codec_of(content_type) in (None, *every_codec())
+    assert codec_named(content_type) in (None, *every_codec())
+    media_type = media_type_of(content_type)
     assert media_type == "" or media_type.count("/") == 1
     is_text(media_type)
 
@@ -51,28 +51,30 @@ def test_every_codec_is_one_of_texts() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "content_type",
     [
         *("text/x-rust", "application/ld+json", "image/svg+xml", "application/x-sh", "application/xml"),
         *("application/x-ndjson", "application/vnd.search+x-ndjson", "application/jsonl", "application/json-seq"),
     ],
 )
-def test_texts(said: str) -> None:
-    assert is_text(media_type_of(said.upper() + " ; q=1"))
+def test_texts(content_type: str) -> None:
+    assert is_text(media_type_of(content_type.upper() + " ; q=1"))
 
 
-@pytest.mark.parametrize("said", ["image/png", "application/octet-stream", "text", "", "a/b/c", "application/pdf"])
-def test_no_texts(said: str) -> None:
-    assert not is_text(media_type_of(said))
+@pytest.mark.parametrize(
+    "content_type", ["image/png", "application/octet-stream", "text", "", "a/b/c", "application/pdf"]
+)
+def test_no_texts(content_type: str) -> None:
+    assert not is_text(media_type_of(content_type))
 
 
 @pytest.mark.spec("P27")
 @given(st.sampled_from(every_codec()), st.binary(max_size=300), st.integers(0, 70_000), st.booleans())
 def test_piece_by_piece_is_as_in_one(codec: str, data: bytes, before: int, is_cut: bool) -> None:
     mark = b"\xff\xfe\0\0" if codec in ("utf-16", "utf-32") else b""  # without which these two are not asked for
-    whole = mark + b"  " * (before // 2 * 2) + data
-    taken = bytearray(whole)
+    content = mark + b"  " * (before // 2 * 2) + data
+    taken = bytearray(content)
     assert decoded(taken, codec, is_cut=is_cut) == codecs.getincrementaldecoder(codec)("replace").decode(
-        whole, final=not is_cut
+        content, final=not is_cut
     )
     assert not taken

@@ -40,7 +40,7 @@ def test_how_long_a_url_and_its_host_may_be() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "problem"),
     [
         ("", "absolute"),
         ("example.com", "absolute"),
@@ -65,14 +65,14 @@ def test_how_long_a_url_and_its_host_may_be() -> None:
         ("http://\u212a.example/", "ASCII"),
     ],
 )
-def test_what_is_refused_says_why(text: str, told: str) -> None:
-    with pytest.raises(ToolError, match=told) as refused:
+def test_what_is_refused_says_why(text: str, problem: str) -> None:
+    with pytest.raises(ToolError, match=problem) as refused:
         read_url(text)
     assert refused.value.code == "url_refused"
 
 
 @pytest.mark.parametrize(
-    ("location", "there"),
+    ("location", "target"),
     [
         ("/b", "http://a.example:8080/b"),
         ("c?d", "http://a.example:8080/x/c?d"),
@@ -81,8 +81,8 @@ def test_what_is_refused_says_why(text: str, told: str) -> None:
         ("?q", "http://a.example:8080/x/y?q"),
     ],
 )
-def test_where_a_redirect_leads(location: str, there: str) -> None:
-    assert str(read_url("http://a.example:8080/x/y").joined(location)) == there
+def test_where_a_redirect_leads(location: str, target: str) -> None:
+    assert str(read_url("http://a.example:8080/x/y").joined(location)) == target
 
 
 @pytest.mark.parametrize(

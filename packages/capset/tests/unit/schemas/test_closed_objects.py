@@ -25,7 +25,7 @@ def test_an_object_that_lists_its_properties_is_closed_at_every_depth() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "keywords",
     [
         {"additionalProperties": True},
         {"additionalProperties": TEXT},
@@ -34,8 +34,8 @@ def test_an_object_that_lists_its_properties_is_closed_at_every_depth() -> None:
         {"$ref": "#/$defs/other"},
     ],
 )
-def test_an_object_is_left_open_that_says_so_or_is_joined_with_others(said: dict[str, Any]) -> None:
-    schema = {"type": "object", "properties": {"a": TEXT}, **said}
+def test_an_object_is_left_open_that_says_so_or_is_joined_with_others(keywords: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"a": TEXT}, **keywords}
     assert close_object(schema) == schema
 
 
@@ -49,5 +49,5 @@ def test_definitions_are_closed_where_they_stand_alone_and_not_where_they_are_jo
         "properties": {"one": {"$ref": "#/$defs/Alone"}, "two": {"allOf": [{"$ref": "#/$defs/Joined"}]}},
         "$defs": {"Alone": thing, "Joined": thing},
     }
-    found = close_object(schema)
-    assert found["$defs"] == {"Alone": {**thing, "additionalProperties": False}, "Joined": thing}
+    closed = close_object(schema)
+    assert closed["$defs"] == {"Alone": {**thing, "additionalProperties": False}, "Joined": thing}

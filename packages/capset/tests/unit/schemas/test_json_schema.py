@@ -47,19 +47,19 @@ def told(schema: Schema, value: Any) -> list[str]:
 @pytest.mark.spec("K4", "K9")
 def test_data_that_fits_is_returned_as_a_copy_with_defaults_at_every_depth() -> None:
     schema = compile_own_schema("visit", VISIT)
-    given = {"to": {"city": "Rome"}, "from": {"city": "Bern", "floor": 2}, "stops": [{"city": "Como"}], "days": 3}
-    before = deepcopy(given)
-    taken = schema.check(given)
+    visit = {"to": {"city": "Rome"}, "from": {"city": "Bern", "floor": 2}, "stops": [{"city": "Como"}], "days": 3}
+    before = deepcopy(visit)
+    taken = schema.check(visit)
     assert taken == {
         "to": {"city": "Rome", "floor": 0, "tags": []},
         "from": {"city": "Bern", "floor": 2, "tags": []},
         "stops": [{"city": "Como", "floor": 0, "tags": []}],
         "days": 3,
     }
-    assert given == before
-    assert schema.check_json(json.dumps(given)) == schema.check_json(json.dumps(given).encode()) == taken
+    assert visit == before
+    assert schema.check_json(json.dumps(visit)) == schema.check_json(json.dumps(visit).encode()) == taken
     taken["to"]["tags"].append("changed")
-    assert schema.check(given)["to"]["tags"] == []
+    assert schema.check(visit)["to"]["tags"] == []
     assert schema.check({"to": {"city": "Rome"}, "days": 1})["from"] is None
 
 
@@ -136,7 +136,7 @@ def test_every_field_that_does_not_fit_is_listed_by_its_place() -> None:
 
 @pytest.mark.spec("K4")
 def test_the_schema_is_shown_as_it_came_but_for_the_order_of_required() -> None:
-    given = {
+    original = {
         "title": "Given",
         "description": "Two lines,\n  verbatim.",
         "properties": {"required": {"type": "array", "default": ["b", "a"]}, "z": {"enum": ["b", "a"]}},
@@ -144,14 +144,14 @@ def test_the_schema_is_shown_as_it_came_but_for_the_order_of_required() -> None:
         "x-mine": {"required": ["b", "a"]},
         "$defs": {"inner": {"title": "Inner", "properties": {"b": {}, "a": {}}, "required": ["b", "a"]}},
     }
-    before = deepcopy(given)
-    schema = compile_own_schema("it", given)
-    assert given == before
-    expected: dict[str, Any] = deepcopy(given)
+    before = deepcopy(original)
+    schema = compile_own_schema("it", original)
+    assert original == before
+    expected: dict[str, Any] = deepcopy(original)
     expected["required"] = ["required", "z"]
     expected["$defs"]["inner"]["required"] = ["a", "b"]
     assert schema.json_schema == expected
-    assert list(schema.json_schema) == list(given)
+    assert list(schema.json_schema) == list(original)
     assert schema.names == ["required", "z"]
     expected["properties"]["z"]["enum"] = ["a", "b"]
     assert schema.hash_input == expected

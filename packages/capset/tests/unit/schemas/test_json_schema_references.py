@@ -34,14 +34,14 @@ def tree(dialect: str, *, is_overridden: bool) -> Data:
     children = {"type": "array", "items": reference}
     inner = {"$id": "tree", **anchor, "type": "object", "properties": {"children": children}}
     named = {"properties": {"name": {"type": "string"}}, "required": ["name"], "$ref": "tree"}
-    own = {"$schema": dialect, "$id": "https://example.org/named"}
-    return {**own, **(anchor if is_overridden else {}), **named, "$defs": {"tree": inner}}
+    identity = {"$schema": dialect, "$id": "https://example.org/named"}
+    return {**identity, **(anchor if is_overridden else {}), **named, "$defs": {"tree": inner}}
 
 
 @pytest.mark.spec("K25")
 @pytest.mark.parametrize("dialect", [D2019, D2020])
 def test_a_dynamic_reference_leads_where_it_is_overridden_and_else_as_a_plain_one(dialect: str) -> None:
-    plain, overridden = (tree(dialect, is_overridden=one) for one in (False, True))
+    plain, overridden = (tree(dialect, is_overridden=is_overridden) for is_overridden in (False, True))
     for schema in (plain, overridden):
         assert takes(schema, {"name": "a", "children": [{"name": "b", "children": []}]})
         assert not takes(schema, {"name": "a", "children": [{"name": "b", "children": 1}]})

@@ -73,10 +73,10 @@ def test_what_does_not_fit_is_told_at_its_place(schema: dict[str, Any], value: A
 
 @pytest.mark.spec("G12")
 def test_of_very_many_misfits_the_number_is_told() -> None:
-    listed = told(compile_own_schema("it", {"items": {"type": "integer"}}), ["x"] * 5000)
-    assert len(listed) == 101
-    assert listed[0] == "0: Input should be an integer"
-    assert listed[-1] == "…: 4900 more do not fit"
+    misfits = told(compile_own_schema("it", {"items": {"type": "integer"}}), ["x"] * 5000)
+    assert len(misfits) == 101
+    assert misfits[0] == "0: Input should be an integer"
+    assert misfits[-1] == "…: 4900 more do not fit"
 
 
 SECRET = "Xq7-unlikely-"

@@ -64,8 +64,8 @@ def schemas(draw: st.DrawFn) -> Data:
         schema["required"] = draw(st.lists(NAMES, max_size=2, unique=True))
     if draw(st.booleans()):
         schema["additionalProperties"] = draw(st.sampled_from([True, False, {"type": "integer"}]))
-    whole: Data = {"properties": {"a": {"$ref": "#/$defs/d"}, "b c": {"$ref": "#"}}}
-    schema["$defs"] = {"d": {"type": "integer"}, "whole": whole}
+    recursive: Data = {"properties": {"a": {"$ref": "#/$defs/d"}, "b c": {"$ref": "#"}}}
+    schema["$defs"] = {"d": {"type": "integer"}, "whole": recursive}
     return deepcopy(schema)
 
 
@@ -73,12 +73,12 @@ def fits(schema: Mapping[str, Any], value: Any) -> bool:
     return Draft202012Validator(schema).is_valid(value)
 
 
-def said(shown: ModelSchema, own: Data) -> Data:
+def said(mapped_schema: ModelSchema, tool_arguments: Data) -> Data:
     """Return a tool's own arguments as a model would give them."""
-    if shown.is_wrapped:
-        return {"arguments": own}
-    by_own = {name: new for new, name in shown.names.items()}
-    return {by_own.get(name, name): value for name, value in own.items()}
+    if mapped_schema.is_wrapped:
+        return {"arguments": tool_arguments}
+    by_own = {name: new for new, name in mapped_schema.names.items()}
+    return {by_own.get(name, name): value for name, value in tool_arguments.items()}
 
 
 def hold_to_providers(schema: Data) -> None:
@@ -94,36 +94,43 @@ def hold_to_providers(schema: Data) -> None:
 @pytest.mark.spec("K26")
 @settings(deadline=None, max_examples=300)
 @given(schemas(), ARGUMENTS, ARGUMENTS)
-def test_what_fits_the_mapped_schema_fits_the_tool_s_own(schema: Data, own: Data, other: Data) -> None:
+def test_what_fits_the_mapped_schema_fits_the_tool_s_own(schema: Data, tool_arguments: Data, other: Data) -> None:
     before = deepcopy(schema)
-    shown = model_schema(schema)
-    hold_to_providers(shown.json_schema)
-    for arguments in (own, said(shown, own), {"arguments": own, **other}):
-        if fits(shown.json_schema, arguments):
-            assert fits(schema, shown.restored(arguments))
+    mapped_schema = model_schema(schema)
+    hold_to_providers(mapped_schema.json_schema)
+    for arguments in (tool_arguments, said(mapped_schema, tool_arguments), {"arguments": tool_arguments, **other}):
+        if fits(mapped_schema.json_schema, arguments):
+            assert fits(schema, mapped_schema.restored(arguments))
     assert schema == before
 
 
 @pytest.mark.spec("K26")
 @settings(deadline=None, max_examples=300)
 @given(schemas(), ARGUMENTS)
-def test_all_that_a_tool_takes_can_be_said(schema: Data, own: Data) -> None:
-    shown = model_schema(schema)
-    own = {name: value for name, value in own.items() if not shown.names or name in schema["properties"]}
-    assert shown.restored(said(shown, own)) == own
-    if fits(schema, own):
-        assert fits(shown.json_schema, said(shown, own))
+def test_all_that_a_tool_takes_can_be_said(schema: Data, tool_arguments: Data) -> None:
+    mapped_schema = model_schema(schema)
+    tool_arguments = {
+        name: value for name, value in tool_arguments.items() if not mapped_schema.names or name in schema["properties"]
+    }
+    assert mapped_schema.restored(said(mapped_schema, tool_arguments)) == tool_arguments
+    if fits(schema, tool_arguments):
+        assert fits(mapped_schema.json_schema, said(mapped_schema, tool_arguments))
 
 
 @pytest.mark.spec("K26")
 def test_a_schema_that_stands_in_two_places_is_wrapped_once() -> None:
     """As one does that YAML names by an alias."""
-    own: Data = {"$ref": "#"}
-    schema: Data = {"type": "object", "properties": {"a b": own, "c": own}, "minProperties": 1, "anyOf": [True]}
-    shown = model_schema(schema)
-    assert shown.is_wrapped
-    assert fits(shown.json_schema, {"arguments": {"a b": {"c": {"c": {"x": 1}}}}})
-    assert not fits(shown.json_schema, {"arguments": {"a b": {"c": {}}}})
+    reference: Data = {"$ref": "#"}
+    schema: Data = {
+        "type": "object",
+        "properties": {"a b": reference, "c": reference},
+        "minProperties": 1,
+        "anyOf": [True],
+    }
+    mapped_schema = model_schema(schema)
+    assert mapped_schema.is_wrapped
+    assert fits(mapped_schema.json_schema, {"arguments": {"a b": {"c": {"c": {"x": 1}}}}})
+    assert not fits(mapped_schema.json_schema, {"arguments": {"a b": {"c": {}}}})
 
 
 @pytest.mark.spec("K26")
@@ -132,9 +139,9 @@ def test_a_schema_that_every_provider_takes_is_the_tool_s_own() -> None:
         "type": "object",
         "properties": {"a": {"type": "array", "items": {"$ref": "#/properties/b"}}, "b": {}},
     }
-    shown = model_schema(schema)
-    assert shown.json_schema is schema
-    assert (dict(shown.names), shown.is_wrapped, shown.may_be_strict) == ({}, False, True)
+    mapped_schema = model_schema(schema)
+    assert mapped_schema.json_schema is schema
+    assert (dict(mapped_schema.names), mapped_schema.is_wrapped, mapped_schema.may_be_strict) == ({}, False, True)
 
 
 @pytest.mark.spec("K26")
@@ -145,9 +152,9 @@ def test_a_name_that_is_refused_is_another_and_the_description_has_its_own() -> 
         "properties": {"$filter": date, "filter[id]": True, "日本": {"type": "integer"}, "top": {"type": "integer"}},
         "required": ["$filter", "top"],
     }
-    shown = model_schema(schema)
-    (marked,) = (name for name in shown.names if name.startswith("argument_"))
-    assert shown.json_schema == {
+    mapped_schema = model_schema(schema)
+    (marked,) = (name for name in mapped_schema.names if name.startswith("argument_"))
+    assert mapped_schema.json_schema == {
         "type": "object",
         "properties": {
             "filter": {"type": "string", "description": "$filter: When."},
@@ -158,11 +165,13 @@ def test_a_name_that_is_refused_is_another_and_the_description_has_its_own() -> 
         "required": ["filter", "top"],
         "additionalProperties": False,
     }
-    own = {"$filter": "x", "日本": 1, "top": 2}
-    assert shown.restored({"filter": "x", marked: 1, "top": 2}) == own
-    assert shown.restored(own) == own, "a model that has read the tool's description may say its own names"
+    tool_arguments = {"$filter": "x", "日本": 1, "top": 2}
+    assert mapped_schema.restored({"filter": "x", marked: 1, "top": 2}) == tool_arguments
+    assert mapped_schema.restored(tool_arguments) == tool_arguments, (
+        "a model that has read the tool's description may say its own names"
+    )
     both = {"filter": "x", "$filter": "y"}
-    assert shown.restored(both) == both, "of two values for one argument none is dropped"
+    assert mapped_schema.restored(both) == both, "of two values for one argument none is dropped"
 
 
 @pytest.mark.spec("K26")
@@ -184,9 +193,9 @@ def test_a_schema_that_is_refused_at_its_top_is_that_of_one_argument() -> None:
         "anyOf": [{"required": ["near"]}, {"required": ["at"]}],
         "$defs": {"at": {"type": "string"}},
     }
-    shown = model_schema(schema)
-    assert shown.is_wrapped
-    assert shown.json_schema == {
+    mapped_schema = model_schema(schema)
+    assert mapped_schema.is_wrapped
+    assert mapped_schema.json_schema == {
         "type": "object",
         "properties": {
             "arguments": {
@@ -199,9 +208,9 @@ def test_a_schema_that_is_refused_at_its_top_is_that_of_one_argument() -> None:
         "additionalProperties": False,
         "$defs": {"at": {"type": "string"}},
     }
-    assert shown.restored({"arguments": {"at": "x"}}) == {"at": "x"}
-    assert shown.restored({"at": "x"}) == {"at": "x"}, "a model that does not wrap them is understood"
-    assert shown.restored({"arguments": "x"}) == {"arguments": "x"}, "for the kernel to refuse"
+    assert mapped_schema.restored({"arguments": {"at": "x"}}) == {"at": "x"}
+    assert mapped_schema.restored({"at": "x"}) == {"at": "x"}, "a model that does not wrap them is understood"
+    assert mapped_schema.restored({"arguments": "x"}) == {"arguments": "x"}, "for the kernel to refuse"
 
 
 @pytest.mark.spec("K26")
@@ -243,11 +252,11 @@ def test_an_older_dialect_is_written_as_2020_12_has_it(schema: Data, values: lis
         "properties": {"x": schema},
         "definitions": definitions,
     }
-    shown = model_schema(old)
-    hold_to_providers(shown.json_schema)
-    assert "$schema" not in shown.json_schema
+    mapped_schema = model_schema(old)
+    hold_to_providers(mapped_schema.json_schema)
+    assert "$schema" not in mapped_schema.json_schema
     for value in values:
-        assert fits(shown.json_schema, {"x": value}) == Draft7Validator(old).is_valid({"x": value})
+        assert fits(mapped_schema.json_schema, {"x": value}) == Draft7Validator(old).is_valid({"x": value})
 
 
 @pytest.mark.spec("K26")

@@ -163,9 +163,9 @@ def test_validators_serialisers_constructors_and_defaults_are_found_wherever_the
 
 @pytest.mark.spec("C34")
 def test_models_and_functions_are_told_apart() -> None:
-    assert [has_own_code(one) for one in (Plain, Inner, Made, FieldValidated)] == [False, False, True, True]
-    assert [is_own_function(one) for one in (list, dict[str, int], Plain, partial(list), 5)] == [False] * 5
-    assert [is_own_function(one) for one in (same, Made, partial(same), Point)] == [True] * 4
+    assert [has_own_code(candidate) for candidate in (Plain, Inner, Made, FieldValidated)] == [False, False, True, True]
+    assert [is_own_function(candidate) for candidate in (list, dict[str, int], Plain, partial(list), 5)] == [False] * 5
+    assert [is_own_function(candidate) for candidate in (same, Made, partial(same), Point)] == [True] * 4
 
 
 @pytest.mark.parametrize("name", ["metadata", "default", "expected", "members", "fields"])

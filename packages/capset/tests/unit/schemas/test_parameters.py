@@ -26,16 +26,16 @@ WHOLE: dict[str, Any] = {
 
 @pytest.mark.spec("G11")
 def test_the_shorthand_and_the_whole_schema_are_one() -> None:
-    short, whole = (parameters_schema("tool 'get-weather'", one) for one in (SHORTHAND, WHOLE))
-    assert short.json_schema == whole.json_schema
+    short, full = (parameters_schema("tool 'get-weather'", parameters) for parameters in (SHORTHAND, WHOLE))
+    assert short.json_schema == full.json_schema
     assert "required" in SHORTHAND["location"], "what was given is left as it was"
 
 
 @pytest.mark.spec("G11")
 def test_defaults_are_filled_into_a_copy() -> None:
-    given = {"location": "Paris"}
-    assert parameters_schema("tool 't'", SHORTHAND).check(given) == {"location": "Paris", "unit": "celsius"}
-    assert given == {"location": "Paris"}
+    arguments = {"location": "Paris"}
+    assert parameters_schema("tool 't'", SHORTHAND).check(arguments) == {"location": "Paris", "unit": "celsius"}
+    assert arguments == {"location": "Paris"}
 
 
 @pytest.mark.spec("G11")
@@ -88,7 +88,7 @@ def test_no_parameters_are_none() -> None:
 
 @pytest.mark.spec("G5")
 @pytest.mark.parametrize(
-    ("parameters", "told"),
+    ("parameters", "problem"),
     [
         (
             {"a": {"type": "string", "requird": True}},
@@ -105,8 +105,8 @@ def test_no_parameters_are_none() -> None:
         ([], "a mapping was expected"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_by_its_place(parameters: Any, told: str) -> None:
+def test_what_cannot_be_meant_is_refused_by_its_place(parameters: Any, problem: str) -> None:
     with pytest.raises(DefinitionError) as refused:
         parameters_schema("tool 't'", parameters)
     assert refused.value.message.startswith("tool 't': parameters")
-    assert told in f"{refused.value.message} {refused.value.hint}"
+    assert problem in f"{refused.value.message} {refused.value.hint}"

@@ -83,11 +83,11 @@ class Colour(Enum):
 
 def knot(rounds: int = 1) -> list[Any]:
     """Hold itself, and so often that there is no time to look everywhere."""
-    made: list[Any] = []
-    made += [made, made]
+    knotted: list[Any] = []
+    knotted += [knotted, knotted]
     for _ in range(rounds):
-        made = [made, made]
-    return made
+        knotted = [knotted, knotted]
+    return knotted
 
 
 @BOTH
@@ -119,8 +119,8 @@ def test_a_cycle_ends_and_what_is_only_shared_does_not(look: Look) -> None:
 
 @BOTH
 def test_an_odd_value_takes_no_other_with_it(look: Look) -> None:
-    given = {"a": 1, "b": Mute(), "c": [forever(), 2], "d": Liar(), "e": Unwritable(), "f": Held(Colour.RED)}
-    assert look(given) == {
+    members = {"a": 1, "b": Mute(), "c": [forever(), 2], "d": Liar(), "e": Unwritable(), "f": Held(Colour.RED)}
+    assert look(members) == {
         "a": 1,
         "b": "Mute",
         "c": ["generator", 2],
@@ -132,24 +132,24 @@ def test_an_odd_value_takes_no_other_with_it(look: Look) -> None:
 
 @BOTH
 def test_a_generator_is_not_used_up(look: Look) -> None:
-    once = iter([1, 2])
-    look({"a": once, "b": Held(once)})
-    assert list(once) == [1, 2]
+    iterator = iter([1, 2])
+    look({"a": iterator, "b": Held(iterator)})
+    assert list(iterator) == [1, 2]
 
 
 @BOTH
-@pytest.mark.parametrize("given", [{1: "a", "1": "b"}, {"1": "a", 1: "b"}, {True: "a", "true": "b", "\ud800": "c"}])
-def test_keys_that_look_alike_are_kept_apart(look: Look, given: dict[Any, str]) -> None:
-    told = look(given)
-    assert list(told.values()) == list(given.values())
+@pytest.mark.parametrize("mapping", [{1: "a", "1": "b"}, {"1": "a", 1: "b"}, {True: "a", "true": "b", "\ud800": "c"}])
+def test_keys_that_look_alike_are_kept_apart(look: Look, mapping: dict[Any, str]) -> None:
+    rendered = look(mapping)
+    assert list(rendered.values()) == list(mapping.values())
     assert look({1: "a", "1": "b"}) == {"1": "a", "1 #2": "b"}
 
 
 def test_of_far_too_much_the_beginning_is_told() -> None:
-    told = plain_unvalidated({"a": 1, "many": list(range(50_000)), "b": 2})
-    assert (told["a"], told["many"][:3], told["many"][-1]) == (1, [0, 1, 2], "…")
-    assert told["…"] == "…"
-    assert len(told["many"]) < 10_001
+    rendered = plain_unvalidated({"a": 1, "many": list(range(50_000)), "b": 2})
+    assert (rendered["a"], rendered["many"][:3], rendered["many"][-1]) == (1, [0, 1, 2], "…")
+    assert rendered["…"] == "…"
+    assert len(rendered["many"]) < 10_001
 
 
 def test_validated_data_is_told_in_full() -> None:
@@ -158,11 +158,11 @@ def test_validated_data_is_told_in_full() -> None:
 
 
 def test_secrets_are_masked_unless_they_are_asked_for() -> None:
-    given = {"a": SecretStr("hunter2"), "b": [SecretBytes(b"hunter2"), 1]}
+    members = {"a": SecretStr("hunter2"), "b": [SecretBytes(b"hunter2"), 1]}
     for look in (plain, plain_unvalidated):
-        assert look(given) == {"a": "**********", "b": ["**********", 1]}
-    assert unmasked(given) == {"a": "hunter2", "b": [b"hunter2", 1]}
-    assert secrets_in(given) == [[["a"], "hunter2"], [["b", 0], "hunter2"]]
+        assert look(members) == {"a": "**********", "b": ["**********", 1]}
+    assert unmasked(members) == {"a": "hunter2", "b": [b"hunter2", 1]}
+    assert secrets_in(members) == [[["a"], "hunter2"], [["b", 0], "hunter2"]]
 
 
 class Login(BaseModel, frozen=True, extra="allow"):
@@ -199,7 +199,7 @@ SHARED, OTHER = login("a"), login("b")
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("first", "other"),
     [
         ({"a": hush("a"), "b": hush("b")}, {"a": hush("b"), "b": hush("a")}),
         ({"a": SHARED, "b": OTHER, "c": SHARED}, {"a": SHARED, "b": OTHER, "c": OTHER}),
@@ -212,10 +212,10 @@ SHARED, OTHER = login("a"), login("b")
         (deque([(hush("a"),)]), deque([(hush("b"),)])),
     ],
 )
-def test_values_that_differ_in_secrets_have_other_secrets(one: Any, other: Any) -> None:
-    assert secrets_in(one) != secrets_in(other)
-    assert secrets_in(deepcopy(one)) == secrets_in(one) != [], "and equal ones have equal ones"
-    assert from_json(to_json(secrets_in(one))) == secrets_in(one), "as plain data"
+def test_values_that_differ_in_secrets_have_other_secrets(first: Any, other: Any) -> None:
+    assert secrets_in(first) != secrets_in(other)
+    assert secrets_in(deepcopy(first)) == secrets_in(first) != [], "and equal ones have equal ones"
+    assert from_json(to_json(secrets_in(first))) == secrets_in(first), "as plain data"
 
 
 def test_values_without_secrets_have_none_and_cycles_end() -> None:
@@ -234,12 +234,12 @@ def test_lists_that_contain_each_other_are_searched_once() -> None:
 
 @given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.floats(), max_size=4))
 def test_flat_data_is_plain_already_and_what_is_kept_is_a_copy(members: dict[str, Any]) -> None:
-    told = plain(members)
+    rendered = plain(members)
     if is_flat(members):
-        assert told == members
-        assert list(map(type, told.values())) == list(map(type, members.values()))
+        assert rendered == members
+        assert list(map(type, rendered.values())) == list(map(type, members.values()))
         assert from_json(to_json(members)) == members
-    assert told is not members
+    assert rendered is not members
 
 
 @pytest.mark.parametrize(

@@ -166,8 +166,8 @@ def test_what_leaves_fits_what_is_published(kind: Any, value: Any, expected: Any
 
 @examples(30, 150)
 @given(typed_values())
-def test_whatever_a_type_is_made_of_it_leaves_as_it_is_published(made: tuple[Any, Any]) -> None:
-    kind, value = made
+def test_whatever_a_type_is_made_of_it_leaves_as_it_is_published(sample: tuple[Any, Any]) -> None:
+    kind, value = sample
     schema = schema_of("it", kind, "serialization")
     checked = schema.check(value)
     assert type(checked) is type(value)
@@ -238,9 +238,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "said"), REFUSED.values(), ids=REFUSED)
-def test_a_type_whose_results_cannot_be_described_is_refused(kind: Any, said: str) -> None:
-    with pytest.raises(DefinitionError, match=said) as caught:
+@pytest.mark.parametrize(("kind", "problem"), REFUSED.values(), ids=REFUSED)
+def test_a_type_whose_results_cannot_be_described_is_refused(kind: Any, problem: str) -> None:
+    with pytest.raises(DefinitionError, match=problem) as caught:
         schema_of("tool 'odd', its return type", kind, "serialization")
     assert caught.value.message.startswith("tool 'odd', its return type: ")
 
@@ -306,10 +306,10 @@ CAUGHT: dict[str, tuple[Any, Any, str]] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "value", "said"), CAUGHT.values(), ids=CAUGHT)
-def test_what_does_not_fit_does_not_leave(kind: Any, value: Any, said: str) -> None:
+@pytest.mark.parametrize(("kind", "value", "problem"), CAUGHT.values(), ids=CAUGHT)
+def test_what_does_not_fit_does_not_leave(kind: Any, value: Any, problem: str) -> None:
     schema = schema_of("it", kind, "serialization")
-    with pytest.raises(SchemaMismatch, match=said):
+    with pytest.raises(SchemaMismatch, match=problem):
         schema.jsonable(schema.check(value))
 
 

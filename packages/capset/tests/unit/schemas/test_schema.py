@@ -181,10 +181,10 @@ def test_python_is_taken_strictly(annotation: Any, taken: list[Any], refused: li
 )
 def test_a_field_that_is_not_declared_is_refused_at_every_depth(annotation: Any, text: str, path: str) -> None:
     schema = of(annotation)
-    given = f'{{"a": {text}}}'
+    document = f'{{"a": {text}}}'
     with pytest.raises(ValidationError) as refused:
-        schema.check_json(given.encode())
-    fields = validation_fields(refused.value, ["a"], json.loads(given))
+        schema.check_json(document.encode())
+    fields = validation_fields(refused.value, ["a"], json.loads(document))
     assert [(field.path, field.expected) for field in fields] == [(path, "no such parameter")]
 
 
@@ -192,19 +192,19 @@ def test_a_field_that_is_not_declared_is_refused_at_every_depth(annotation: Any,
 @settings(deadline=None)
 @given(st.sets(st.integers() | st.text(st.characters(exclude_categories=["Cs"]))))
 def test_a_default_that_is_a_set_is_written_in_one_order(default: set[Any]) -> None:
-    written = [
-        schema_of_fields("do", {"a": Annotated[frozenset[int | str], Field(default=frozenset(one))]}).json_schema
-        for one in (sorted(default, key=repr), sorted(default, key=repr, reverse=True))
+    schemas = [
+        schema_of_fields("do", {"a": Annotated[frozenset[int | str], Field(default=frozenset(members))]}).json_schema
+        for members in (sorted(default, key=repr), sorted(default, key=repr, reverse=True))
     ]
-    assert json.dumps(written[0]) == json.dumps(written[1])
-    assert set(written[0]["properties"]["a"]["default"]) == default
+    assert json.dumps(schemas[0]) == json.dumps(schemas[1])
+    assert set(schemas[0]["properties"]["a"]["default"]) == default
 
 
 @pytest.mark.spec("G12")
 def test_every_object_of_the_schema_says_that_it_is_closed() -> None:
     schema = of(Deep).json_schema
     assert schema["additionalProperties"] is False
-    assert {name: found["additionalProperties"] for name, found in schema["$defs"].items()} == {
+    assert {name: definition["additionalProperties"] for name, definition in schema["$defs"].items()} == {
         "Closed": False,
         "Deep": False,
     }

@@ -36,7 +36,7 @@ def told(schema: Schema, value: Any) -> list[str]:
         (b"[" * 200_000, "(arguments): Input should be nested at most 100 levels deep"),
         (b"9" * 5000, "(arguments): Input should have no integer of more than 4,000 digits"),
     ],
-    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
+    ids=lambda param: param if isinstance(param, str) else type(param).__name__,
 )
 def test_json_text_is_parsed_strictly(text: bytes, expected: str) -> None:
     with pytest.raises(SchemaMismatch) as raised:
@@ -58,7 +58,7 @@ def test_json_text_is_parsed_strictly(text: bytes, expected: str) -> None:
         ("\udfff", "Input should have no lone surrogates"),
         (10**4000, "Input should be an integer of at most 4,000 digits"),
     ],
-    ids=lambda given: given if isinstance(given, str) else type(given).__name__,
+    ids=lambda param: param if isinstance(param, str) else type(param).__name__,
 )
 def test_what_is_no_json_data_fits_no_schema_and_has_no_form(value: Any, expected: str) -> None:
     schema = compile_json_schema("it", {})

@@ -63,10 +63,10 @@ class Dog(BaseModel):
 Pet = Annotated[Cat | Dog, Field(discriminator="kind")]
 
 
-def told(schema: Schema, given: dict[str, Any]) -> dict[str, str]:
+def told(schema: Schema, arguments: dict[str, Any]) -> dict[str, str]:
     with pytest.raises(ValidationError) as refused:
-        schema.check_json(json.dumps(given).encode())
-    fields = validation_fields(refused.value, schema.names, given)
+        schema.check_json(json.dumps(arguments).encode())
+    fields = validation_fields(refused.value, schema.names, arguments)
     assert len({field.path for field in fields}) == len(fields), "each place once"
     return {field.path: field.expected for field in fields}
 
@@ -78,8 +78,8 @@ def test_every_field_is_listed_with_its_path_and_no_value_is_echoed() -> None:
     text = {"limit": secret, "place": {"x": secret, "tags": [1, secret]}, "mode": secret, "paht": secret, "zzz": secret}
     with pytest.raises(ValidationError) as refused:
         schema.check_json(json.dumps(text).encode())
-    found = validation_fields(refused.value, schema.names, text)
-    assert {field.path: field.expected for field in found} == {
+    fields = validation_fields(refused.value, schema.names, text)
+    assert {field.path: field.expected for field in fields} == {
         "limit": "Input should be a valid integer",
         "place.x": "Input should be a valid integer",
         "place.tags.0": "Input should be a valid string",
@@ -88,17 +88,17 @@ def test_every_field_is_listed_with_its_path_and_no_value_is_echoed() -> None:
         "paht": "no such parameter",
         "zzz": "no such parameter",
     }
-    assert {field.path: field.did_you_mean for field in found if field.did_you_mean} == {"paht": "path"}
-    assert secret not in "".join(map(str, found))
+    assert {field.path: field.did_you_mean for field in fields if field.did_you_mean} == {"paht": "path"}
+    assert secret not in "".join(map(str, fields))
 
 
 @pytest.mark.spec("G12")
 def test_a_nested_field_is_not_mistaken_for_a_parameter() -> None:
     schema = schema_of_fields("do", {"place": Closed, "limit": int})
-    given = {"limit": 1, "place": {"x": 1, "limti": 5}}
+    arguments = {"limit": 1, "place": {"x": 1, "limti": 5}}
     with pytest.raises(ValidationError) as refused:
-        schema.check(given)
-    fields = validation_fields(refused.value, schema.names, given)
+        schema.check(arguments)
+    fields = validation_fields(refused.value, schema.names, arguments)
     assert [(field.path, field.did_you_mean) for field in fields] == [("place.limti", None)]
 
 
@@ -111,7 +111,7 @@ def test_what_is_no_json_object_is_refused_as_a_whole(text: str) -> None:
 
 @pytest.mark.spec("G12")
 @pytest.mark.parametrize(
-    ("annotation", "given", "path", "words"),
+    ("annotation", "argument", "path", "words"),
     [
         (int | str, 1.5, "a", ["valid integer", "valid string"]),
         (int | None, "x", "a", ["valid integer"]),
@@ -128,17 +128,17 @@ def test_what_is_no_json_object_is_refused_as_a_whole(text: str) -> None:
         (list[Closed], [{"x": 1}, {}], "a.1.x", ["required, but missing"]),
     ],
 )
-def test_a_path_is_a_place_of_what_was_sent(annotation: Any, given: Any, path: str, words: list[str]) -> None:
-    found = told(schema_of_fields("do", {"a": annotation, "b": int}), {"a": given, "b": 1})
-    assert all(word in found[path] for word in words), found
+def test_a_path_is_a_place_of_what_was_sent(annotation: Any, argument: Any, path: str, words: list[str]) -> None:
+    misfits = told(schema_of_fields("do", {"a": annotation, "b": int}), {"a": argument, "b": 1})
+    assert all(word in misfits[path] for word in words), misfits
 
 
 @pytest.mark.spec("G12")
 def test_thousands_of_wrong_fields_give_no_megabytes_back() -> None:
     schema = schema_of_fields("do", {"limit": int})
-    shown = told(schema, {"limit": 1, **{f"wrong{number}": 0 for number in range(5000)}})
-    assert len(shown) == 101
-    assert shown["…"] == "4900 more do not fit"
+    misfits = told(schema, {"limit": 1, **{f"wrong{number}": 0 for number in range(5000)}})
+    assert len(misfits) == 101
+    assert misfits["…"] == "4900 more do not fit"
 
 
 class Mode(Enum):
@@ -186,9 +186,9 @@ def test_no_kind_of_field_echoes_what_it_was_sent(annotation: Any, around: str, 
         try:
             check()
         except ValidationError as refused:
-            shown = "".join(map(str, validation_fields(refused, schema.names, {"a": value})))
-            assert shown
-            assert not any(secret[start : start + 4] in shown for start in range(5)), shown
+            rendered = "".join(map(str, validation_fields(refused, schema.names, {"a": value})))
+            assert rendered
+            assert not any(secret[start : start + 4] in rendered for start in range(5)), rendered
 
 
 @pytest.mark.spec("G12")

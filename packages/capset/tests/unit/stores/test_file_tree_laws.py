@@ -30,7 +30,7 @@ STEPS: st.SearchStrategy[list[Step]] = st.lists(st.one_of(WRITES, WRITES, MOVES,
 
 def above(path: str) -> list[str]:
     """Return the directories that hold a path, without the root."""
-    return [str(one) for one in PurePosixPath(path).parents][:-1]
+    return [str(parent) for parent in PurePosixPath(path).parents][:-1]
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Model:
     directories: set[str] = field(default_factory=set[str])
 
     def tree(self, path: str) -> list[str]:
-        return [one for one in (*self.files, *self.directories) if one == path or one.startswith(f"{path}/")]
+        return [entry for entry in (*self.files, *self.directories) if entry == path or entry.startswith(f"{path}/")]
 
     def write(self, path: str, content: bytes) -> None:
         self._allow(path not in self.directories and not self.files.keys() & above(path))
@@ -55,9 +55,9 @@ class Model:
     def delete(self, path: str, *, recursive: bool) -> int:
         gone = self.tree(path)
         self._allow(recursive or len(gone) < 2)
-        for one in gone:
-            self.files.pop(one, None)
-            self.directories.discard(one)
+        for entry in gone:
+            self.files.pop(entry, None)
+            self.directories.discard(entry)
         return len(gone)
 
     def move(self, source: str, target: str, *, overwrite: bool) -> None:
@@ -67,13 +67,13 @@ class Model:
         self._allow(not self.tree(target) or (overwrite and {source, target} <= self.files.keys()))
         self._allow(len({*self.directories, *above(target)}) <= QUOTA.session_files, QuotaExceeded)
         self.directories |= {*above(target)}
-        for one in tree:
-            new = target + one.removeprefix(source)
-            if one in self.directories:
-                self.directories.remove(one)
+        for entry in tree:
+            new = target + entry.removeprefix(source)
+            if entry in self.directories:
+                self.directories.remove(entry)
                 self.directories.add(new)
             else:
-                self.files[new] = self.files.pop(one)
+                self.files[new] = self.files.pop(entry)
 
     @staticmethod
     def _allow(is_allowed: bool, error: type[FileError] = FileError) -> None:
@@ -123,7 +123,9 @@ def built(steps: Sequence[Step]) -> tuple[MemoryTree, Model]:
 
 def contents(rows: MemoryTree) -> dict[str, str | None]:
     return {
-        one.path: node.digest for one in filetree.listing(rows, "/", recursive=True) if (node := rows.get(one.path))
+        entry.path: node.digest
+        for entry in filetree.listing(rows, "/", recursive=True)
+        if (node := rows.get(entry.path))
     }
 
 
@@ -136,24 +138,28 @@ def times_of(rows: MemoryTree, paths: Iterable[str]) -> dict[str, str]:
 @given(STEPS)
 def test_files_are_what_a_model_says_after_every_step(steps: list[Step]) -> None:
     rows, model = MemoryTree(), Model()
-    seen: dict[tuple[str, int], str | None] = {}
+    digest_by_version: dict[tuple[str, int], str | None] = {}
     for number, step in enumerate(steps):
         do(rows, model, number, step)
         digests = {path: digest_of(content) for path, content in model.files.items()}
-        there = contents(rows)
-        assert there == digests | dict.fromkeys(model.directories)
+        entries = contents(rows)
+        assert entries == digests | dict.fromkeys(model.directories)
         used = rows.usage()
         assert used == Usage(len(model.files), len(model.directories), sum(map(len, model.files.values())))
         assert max(used.files, used.directories) <= QUOTA.session_files
         assert used.size_bytes <= QUOTA.session_bytes
-        for path in there:
+        for path in entries:
             stat = filetree.stat(rows, path)
             assert stat is not None
-            assert seen.setdefault((path, stat.version), there[path]) == there[path], "one version, two contents"
+            assert digest_by_version.setdefault((path, stat.version), entries[path]) == entries[path], (
+                "one version, two contents"
+            )
         for directory in ("/", *model.directories):
-            held = [one.path for one in filetree.listing(rows, directory, recursive=False)]
-            assert sorted(held) == sorted(one for one in there if str(PurePosixPath(one).parent) == directory)
-            assert held == sorted(held, key=lambda path: (path in model.files, path))
+            children = [entry.path for entry in filetree.listing(rows, directory, recursive=False)]
+            assert sorted(children) == sorted(
+                entry for entry in entries if str(PurePosixPath(entry).parent) == directory
+            )
+            assert children == sorted(children, key=lambda path: (path in model.files, path))
 
 
 @pytest.mark.spec("P22")
@@ -175,10 +181,10 @@ def test_a_move_is_a_deletion_and_a_write_of_everything(steps: list[Step], sourc
         assert contents(rows) == contents(other)
     for path in files:
         new = target + path.removeprefix(source)
-        moved, written = filetree.stat(rows, new), filetree.stat(other, new)
+        moved, rewritten = filetree.stat(rows, new), filetree.stat(other, new)
         assert moved is not None
-        assert written is not None
-        assert (moved.version, moved.modified_at) == (written.version, "99")
+        assert rewritten is not None
+        assert (moved.version, moved.modified_at) == (rewritten.version, "99")
 
 
 @pytest.mark.spec("P22")
@@ -188,7 +194,7 @@ def test_what_is_moved_there_and_back_is_the_same_but_for_its_version(
 ) -> None:
     rows, _ = built(steps)
     before = contents(rows)
-    made = times_of(rows, before)
+    times = times_of(rows, before)
     try:
         filetree.move(rows, source, target, overwrite=False, now="98")
     except FileError:
@@ -197,4 +203,4 @@ def test_what_is_moved_there_and_back_is_the_same_but_for_its_version(
     filetree.move(rows, target, source, overwrite=False, now="99")
     after = contents(rows)
     assert after == before | dict.fromkeys(above(target))
-    assert times_of(rows, before) == made
+    assert times_of(rows, before) == times

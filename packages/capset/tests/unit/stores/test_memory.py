@@ -18,15 +18,15 @@ async def test_content_is_kept_once_within_an_org_and_goes_with_the_last_file() 
     store = MemoryStore()
     await store.open()
     await begin(store, "s", "t", "u")
-    files, kept = store.files, store.files._blobs._content
+    files, blobs = store.files, store.files._blobs._content
     for session, path, org in (("s", "/d/a", "acme"), ("s", "/b", "acme"), ("t", "/a", "acme"), ("u", "/a", None)):
         await files.write(session, path, b"shared", org=org, now=NOW)
-    assert sorted(content for content in kept.values()) == [b"shared", b"shared"]
+    assert sorted(content for content in blobs.values()) == [b"shared", b"shared"]
     await files.write("s", "/b", b"another", org="acme", now=NOW)
-    assert len(kept) == 3
+    assert len(blobs) == 3
     for session in "stu":
         await files.delete(session, "/", recursive=True)
-    assert not kept
+    assert not blobs
     tree = files._trees["s"]
     assert (tree.orgs, tree._nodes, list(tree._children)) == ({}, {}, ["/"])
 
@@ -35,9 +35,9 @@ async def test_what_was_given_and_what_was_read_cannot_change_what_is_kept() -> 
     store = MemoryStore()
     await store.open()
     await begin(store, "s")
-    given = bytearray(b"one")
-    await store.files.write("s", "/a", cast("bytes", given), org=None, now=NOW)
-    given[:] = b"two"
+    content = bytearray(b"one")
+    await store.files.write("s", "/a", cast("bytes", content), org=None, now=NOW)
+    content[:] = b"two"
     assert (await store.files.read("s", "/a"))[1] == b"one"
     taken = entry("a")
     await store.audit.commit(taken)
@@ -67,8 +67,8 @@ async def test_windows_that_still_count_are_not_forgotten(monkeypatch: pytest.Mo
         )
         await store.admissions.admit(claim, None)
     for number in range(20):
-        again = Claim("again", lambda: 20 * second, (Window(f"window-{number}", 1, 60 * second),))
-        assert isinstance(await store.admissions.look(again), WindowFull)
+        repeated = Claim("again", lambda: 20 * second, (Window(f"window-{number}", 1, 60 * second),))
+        assert isinstance(await store.admissions.look(repeated), WindowFull)
     later = Claim("later", lambda: 1_000 * second, tuple(Window(f"new-{number}", 1, second) for number in range(5)))
     await store.admissions.admit(later, None)
     assert not [key for key in store.admissions._windows if key.startswith("window-")]

@@ -10,7 +10,9 @@ from capset.errors import DefinitionError
 from capset.wire.allowances import LIMIT_SCHEMA, USAGE_SCHEMA
 
 MOST = (MAX_REQUESTS, *(MAX_WINDOW // size for size in UNIT_SECONDS.values()))
-NUMBERS = sorted({0, 1, *(number for most in MOST for number in (most // 10, most - 1, most, most + 1, most * 10))})
+NUMBERS = sorted(
+    {0, 1, *(number for maximum in MOST for number in (maximum // 10, maximum - 1, maximum, maximum + 1, maximum * 10))}
+)
 
 
 def is_limit(value: object) -> bool:

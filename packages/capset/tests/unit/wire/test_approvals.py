@@ -44,17 +44,17 @@ ROW = ApprovalRow(
 
 @pytest.mark.spec("G16")
 async def test_a_request_says_what_is_to_be_decided() -> None:
-    said = approval_shape(ROW).plain()
-    assert (said["arguments"], said["policies"], said["status"]) == ({"amount": 5, "to": "bob"}, ["money"], "pending")
-    assert "org" not in said
-    assert "modified" not in said
-    assert ApprovalShape.model_validate_json(json.dumps(said)) == approval_shape(ROW)
+    body = approval_shape(ROW).plain()
+    assert (body["arguments"], body["policies"], body["status"]) == ({"amount": 5, "to": "bob"}, ["money"], "pending")
+    assert "org" not in body
+    assert "modified" not in body
+    assert ApprovalShape.model_validate_json(json.dumps(body)) == approval_shape(ROW)
 
     async def read(query: ApprovalQuery) -> ApprovalPage:
         return ApprovalPage((ROW,), "a-1")
 
     page = await approval_page_shape(read, ApprovalQuery(None, limit=1))
-    assert page.plain() == {"items": [said], "next": "a-1"}
+    assert page.plain() == {"items": [body], "next": "a-1"}
 
 
 def test_what_was_put_in_the_place_of_arguments_hides_secrets_too() -> None:
@@ -81,18 +81,20 @@ def test_an_answer_is_strict() -> None:
 
 @pytest.mark.spec("G24")
 def test_errors_say_when_to_come_back_and_what_is_to_be_approved() -> None:
-    limited, asked = LimitExceeded("too often", retry_after=0.5), ApprovalRequired("ask", approval="a-1")
+    limited, approval_error = LimitExceeded("too often", retry_after=0.5), ApprovalRequired("ask", approval="a-1")
     assert error_shape(limited).plain()["retry_after"] == problem_of(limited, "c").plain()["retry_after"] == 0.5
-    assert error_shape(asked).plain()["approval"] == problem_of(asked, "c").plain()["approval"] == "a-1"
-    for said in (error_shape(ToolError("no")).plain(), problem_of(ToolError("no"), "c").plain()):
-        assert not {"retry_after", "approval"} & said.keys()
+    assert (
+        error_shape(approval_error).plain()["approval"] == problem_of(approval_error, "c").plain()["approval"] == "a-1"
+    )
+    for body in (error_shape(ToolError("no")).plain(), problem_of(ToolError("no"), "c").plain()):
+        assert not {"retry_after", "approval"} & body.keys()
 
 
 @pytest.mark.spec("G18", "P9")
 def test_a_call_that_has_to_be_approved_names_the_request() -> None:
-    asked = Result(False, None, ApprovalRequired("ask", approval="a-1"), "r", "h", "p", True)
-    said = call_data(asked, None, "s")
-    assert (said["approval"], said["refused"], said["error"]["approval"]) == ("a-1", True, "a-1")
-    assert CallShape.model_validate(said).plain() == said
+    result = Result(False, None, ApprovalRequired("ask", approval="a-1"), "r", "h", "p", True)
+    payload = call_data(result, None, "s")
+    assert (payload["approval"], payload["refused"], payload["error"]["approval"]) == ("a-1", True, "a-1")
+    assert CallShape.model_validate(payload).plain() == payload
     assert "approval" not in call_data(Result(False, None, ApprovalRequired("ask"), "r", "h", "p"), None, "s")
     assert "approval" not in call_data(Result(True, 1, None, "r", "h", "p"), 1, "s")

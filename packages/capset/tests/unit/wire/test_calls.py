@@ -125,26 +125,26 @@ async def bench() -> AsyncGenerator[Bench]:
             raise StoreError("the database is away")
 
     kit = Capability("kit", tools=[act, look, unlock, pay, stamp, occupy, nest], policies=[guarded])
-    who = Principal("user-1")
+    principal = Principal("user-1")
     async with (
         Kernel(store=TappedStore(tap)) as kernel,
-        kernel.open(Agent("one", uses=[kit]), principal=who) as session,
+        kernel.open(Agent("one", uses=[kit]), principal=principal) as session,
     ):
         yield Bench(kernel, session, broken)
         broken.clear()
 
 
-async def limited(here: Bench) -> Result[Any]:
-    await here.call("stamp")
-    return await here.call("stamp")
+async def limited(workbench: Bench) -> Result[Any]:
+    await workbench.call("stamp")
+    return await workbench.call("stamp")
 
 
-async def no_thread(here: Bench) -> Result[Any]:
+async def no_thread(workbench: Bench) -> Result[Any]:
     are_free.clear()
-    keeping = [asyncio.ensure_future(here.call("occupy")) for _ in range(AT_ONCE)]
-    await until(lambda: here.kernel.threads.waiting)
+    keeping = [asyncio.ensure_future(workbench.call("occupy")) for _ in range(AT_ONCE)]
+    await until(lambda: workbench.kernel.threads.waiting)
     ran.clear()
-    result = await here.call("occupy", timeout=0.1)
+    result = await workbench.call("occupy", timeout=0.1)
     was = ran.copy()
     are_free.set()
     await asyncio.gather(*keeping)
@@ -152,46 +152,46 @@ async def no_thread(here: Bench) -> Result[Any]:
     return result
 
 
-async def late(here: Bench) -> Result[Any]:
+async def late(workbench: Bench) -> Result[Any]:
     are_free.clear()
-    result = await here.call("occupy", timeout=0.05)
+    result = await workbench.call("occupy", timeout=0.05)
     are_free.set()
     return result
 
 
-async def unavailable(here: Bench, *phases: str, tool: str = "act") -> Result[Any]:
-    here.broken.update(phases)
-    return await here.call(tool)
+async def unavailable(workbench: Bench, *phases: str, tool: str = "act") -> Result[Any]:
+    workbench.broken.update(phases)
+    return await workbench.call(tool)
 
 
-async def cancelled(here: Bench, tool: str, **arguments: Any) -> Result[Any]:
+async def cancelled(workbench: Bench, tool: str, **arguments: Any) -> Result[Any]:
     """Cancel a call from outside, as a closing server does."""
-    messages = here.session.options(approvals="wait").invoke(here.session.message(tool, arguments))
+    messages = workbench.session.options(approvals="wait").invoke(workbench.session.message(tool, arguments))
     async with messages:
         await moment(0.1)
     return messages.result
 
 
 CASES: list[tuple[str, Callable[[Bench], Awaitable[Result[Any]]]]] = [
-    ("not_found", lambda here: here.call("nowhere")),
-    ("permission_denied", lambda here: here.call("unlock")),
-    ("permission_denied", lambda here: here.call("act", then="guarded")),
-    ("approval_required", lambda here: here.call("pay")),
+    ("not_found", lambda workbench: workbench.call("nowhere")),
+    ("permission_denied", lambda workbench: workbench.call("unlock")),
+    ("permission_denied", lambda workbench: workbench.call("act", then="guarded")),
+    ("approval_required", lambda workbench: workbench.call("pay")),
     ("limit_exceeded", limited),
     ("no_free_slot", no_thread),
-    ("invalid_arguments", lambda here: here.call("act", then=1)),
-    ("deadline_exceeded", lambda here: here.call("act", timeout=1e-9)),
-    ("store_unavailable", lambda here: unavailable(here, "intent")),
-    ("cancelled", lambda here: cancelled(here, "pay")),
-    ("tool_error", lambda here: here.call("act", then="explain")),
-    ("internal_error", lambda here: here.call("act", then="crash")),
-    ("transient", lambda here: here.call("act", then="retry")),
-    ("invalid_output", lambda here: here.call("act", then="misfit")),
-    ("deadline_exceeded", lambda here: here.call("act", then="sleep", timeout=0.05)),
+    ("invalid_arguments", lambda workbench: workbench.call("act", then=1)),
+    ("deadline_exceeded", lambda workbench: workbench.call("act", timeout=1e-9)),
+    ("store_unavailable", lambda workbench: unavailable(workbench, "intent")),
+    ("cancelled", lambda workbench: cancelled(workbench, "pay")),
+    ("tool_error", lambda workbench: workbench.call("act", then="explain")),
+    ("internal_error", lambda workbench: workbench.call("act", then="crash")),
+    ("transient", lambda workbench: workbench.call("act", then="retry")),
+    ("invalid_output", lambda workbench: workbench.call("act", then="misfit")),
+    ("deadline_exceeded", lambda workbench: workbench.call("act", then="sleep", timeout=0.05)),
     ("deadline_exceeded", late),
-    ("cancelled", lambda here: cancelled(here, "act", then="sleep")),
-    ("permission_denied", lambda here: here.call("nest")),
-    ("store_unavailable", lambda here: unavailable(here, "outcome")),
+    ("cancelled", lambda workbench: cancelled(workbench, "act", then="sleep")),
+    ("permission_denied", lambda workbench: workbench.call("nest")),
+    ("store_unavailable", lambda workbench: unavailable(workbench, "outcome")),
 ]
 
 
@@ -199,9 +199,9 @@ CASES: list[tuple[str, Callable[[Bench], Awaitable[Result[Any]]]]] = [
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{at}-{code}" for at, (code, _) in enumerate(CASES)])
 async def test_a_call_is_refused_just_where_its_handler_was_never_started(number: int) -> None:
     code, make = CASES[number]
-    async with bench() as here:
+    async with bench() as workbench:
         ran.clear()
-        result = await make(here)
-        shape = call_data(result, result.data, here.session.id)
+        result = await make(workbench)
+        shape = call_data(result, result.data, workbench.session.id)
         assert (shape["success"], shape["error"]["code"]) == (False, code)
         assert shape["refused"] is (ran == [] or code == "limit_exceeded")

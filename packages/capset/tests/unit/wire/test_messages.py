@@ -14,13 +14,13 @@ def test_a_message_has_what_surrounds_it_and_nothing_that_is_not_there() -> None
     assert message_data(bare) == {"kind": "event", "type": "told", "data": [1]}
     stamped = Message("event", "told", None, Meta("i", "t", "c"))
     assert message_data(stamped)["meta"] == {"id": "i", "timestamp": "t", "correlation": "c"}
-    whole = Message("query", "ask", {}, Meta("i", "t", "c", "b", 1.5, "00-1"))
-    data = message_data(whole)
+    complete = Message("query", "ask", {}, Meta("i", "t", "c", "b", 1.5, "00-1"))
+    data = message_data(complete)
     assert data["meta"]["deadline"] == 1.5
     assert data["meta"]["traceparent"] == "00-1"
-    for one in (bare, stamped, whole):
-        assert MessageShape.model_validate(message_data(one)).plain() == {
-            key: value for key, value in message_data(one).items() if value is not None
+    for message in (bare, stamped, complete):
+        assert MessageShape.model_validate(message_data(message)).plain() == {
+            key: value for key, value in message_data(message).items() if value is not None
         }
 
 

@@ -34,31 +34,31 @@ METAS = st.builds(
 def read(text: bytes, limit: int = LIMIT, size: int | None = None) -> list[Message]:
     """Return the messages of a text that comes in pieces of a size."""
     reader, step = Reader(limit), size or max(len(text), 1)
-    found = [one for start in range(0, len(text), step) for one in reader.feed(text[start : start + step])]
-    return [*found, *reader.end()]
+    messages = [message for start in range(0, len(text), step) for message in reader.feed(text[start : start + step])]
+    return [*messages, *reader.end()]
 
 
 def alone(text: bytes, limit: int = LIMIT) -> Message:
-    (found,) = read(text + b"\n", limit)
-    return found
+    (message,) = read(text + b"\n", limit)
+    return message
 
 
 def refused(text: bytes, status: int, code: str) -> Message:
     """Return the error message that a line becomes, which is whole, and after which the next line is read."""
-    found, good = read(text + b"\n" + GOOD + b"\n")
-    assert (found.kind, found.data["status"], found.data["code"]) == ("error", status, code), found
-    assert found.meta is not None
-    assert found.data["correlation"] == found.meta.correlation
-    MessageShape.model_validate_json(line_of(found))
+    error, good = read(text + b"\n" + GOOD + b"\n")
+    assert (error.kind, error.data["status"], error.data["code"]) == ("error", status, code), error
+    assert error.meta is not None
+    assert error.data["correlation"] == error.meta.correlation
+    MessageShape.model_validate_json(line_of(error))
     assert good.meta is not None
     assert good.meta.id == "good"
-    return found
+    return error
 
 
 @pytest.mark.spec("K3")
 def test_a_line_is_a_message_and_its_data_are_the_very_bytes() -> None:
-    found = alone(b' {"type" : "Memory.Get", "data":{ "a": 1.0, "b": [1e5,\t"\\u00e9"] } ,"kind":"query"} ')
-    assert found == Message("query", "Memory.Get", Json(b'{ "a": 1.0, "b": [1e5,\t"\\u00e9"] }'))
+    message = alone(b' {"type" : "Memory.Get", "data":{ "a": 1.0, "b": [1e5,\t"\\u00e9"] } ,"kind":"query"} ')
+    assert message == Message("query", "Memory.Get", Json(b'{ "a": 1.0, "b": [1e5,\t"\\u00e9"] }'))
     assert alone(b'{"kind":"command","type":"wipe"}') == Message("command", "wipe")
     assert alone(b'{"kind":"command","type":"wipe","data":null}') == Message("command", "wipe")
     assert alone(b'{"kind":"command","type":"_9-x","data":5}') == Message("command", "_9-x", Json(b"5"))
@@ -67,8 +67,8 @@ def test_a_line_is_a_message_and_its_data_are_the_very_bytes() -> None:
 @pytest.mark.spec("K3", "K11")
 def test_what_a_sender_says_around_a_message_is_kept_and_the_rest_is_filled_in() -> None:
     meta = {"id": "7", "timestamp": "now", "correlation": "c", "causation": "b", "deadline": 12, "traceparent": "00-1"}
-    whole = alone(json.dumps({"kind": "query", "type": "echo", "meta": meta}).encode())
-    assert whole.meta == Meta("7", "now", "c", "b", 12.0, "00-1")
+    message = alone(json.dumps({"kind": "query", "type": "echo", "meta": meta}).encode())
+    assert message.meta == Meta("7", "now", "c", "b", 12.0, "00-1")
     begun = alone(b'{"kind":"query","type":"echo","meta":{"id":"7"}}').meta
     assert begun is not None
     assert (begun.id, begun.correlation, begun.timestamp[-1]) == ("7", "7", "Z")
@@ -80,10 +80,10 @@ def test_what_a_sender_says_around_a_message_is_kept_and_the_rest_is_filled_in()
 @pytest.mark.spec("K12")
 def test_kinds_that_are_not_for_tools_are_written_as_they_came() -> None:
     line = b'{"meta": {"id": "1"},  "kind":"event", "data": [1e5, 1.00], "type":"told"}'
-    found = alone(line + b"\r")
-    assert isinstance(found, Verbatim)
-    assert (found.kind, found.type, found.data) == ("event", "told", [1e5, 1.0])
-    assert line_of(found) == line + b"\n"
+    message = alone(line + b"\r")
+    assert isinstance(message, Verbatim)
+    assert (message.kind, message.type, message.data) == ("event", "told", [1e5, 1.0])
+    assert line_of(message) == line + b"\n"
 
 
 @pytest.mark.spec("K3")
@@ -106,12 +106,12 @@ def test_kinds_that_are_not_for_tools_are_written_as_they_came() -> None:
     ],
 )
 def test_a_broken_line_is_400(line: bytes, why: str) -> None:
-    found = refused(line, 400, "broken_message")
-    assert found.type == LINE
-    assert found.data["message"].startswith("Line 1 is not strict JSON in UTF-8: ")
-    assert why in found.data["message"]
-    assert found.meta is not None
-    assert found.meta.causation is None
+    error = refused(line, 400, "broken_message")
+    assert error.type == LINE
+    assert error.data["message"].startswith("Line 1 is not strict JSON in UTF-8: ")
+    assert why in error.data["message"]
+    assert error.meta is not None
+    assert error.meta.causation is None
 
 
 @pytest.mark.spec("K1", "K3")
@@ -138,21 +138,21 @@ def test_a_broken_line_is_400(line: bytes, why: str) -> None:
 )
 def test_an_envelope_that_does_not_fit_is_422_and_says_whose_it_was(change: dict[str, Any], path: str) -> None:
     sent = {"kind": "query", "type": "echo", "data": {}, "meta": {"id": "i"}} | change
-    found = refused(json.dumps(sent).encode(), 422, "invalid_message")
-    assert [one["path"] for one in found.data["fields"]] == [path]
-    assert found.meta is not None
-    assert (found.meta.causation, found.meta.correlation) == ("i", "i")
-    assert found.type == (LINE if path == "type" else "echo")
-    assert "_Envelope" not in line_of(found).decode()
-    assert len(line_of(found)) < 2000
+    error = refused(json.dumps(sent).encode(), 422, "invalid_message")
+    assert [field["path"] for field in error.data["fields"]] == [path]
+    assert error.meta is not None
+    assert (error.meta.causation, error.meta.correlation) == ("i", "i")
+    assert error.type == (LINE if path == "type" else "echo")
+    assert "_Envelope" not in line_of(error).decode()
+    assert len(line_of(error)) < 2000
 
 
 @pytest.mark.spec("K3")
 def test_an_envelope_without_a_readable_id_has_no_causation() -> None:
     for line in (b"[]", b"5", b'"x"', b"null", b'{"kind":"query","type":"a","meta":5}', b'{"meta":{"id":5}}'):
-        found = refused(line, 422, "invalid_message")
-        assert found.meta is not None
-        assert (found.meta.causation, found.meta.correlation) == (None, found.meta.id)
+        error = refused(line, 422, "invalid_message")
+        assert error.meta is not None
+        assert (error.meta.causation, error.meta.correlation) == (None, error.meta.id)
     infinite = refused(b'{"kind":"query","type":"a","meta":{"deadline":1e999}}', 422, "invalid_message")
     assert infinite.data["fields"] == [{"path": "meta.deadline", "expected": "Input should be a finite number"}]
     near = refused(b'{"kind":"query","typ":"a","meta":{"id":"i","correlation":"c"}}', 422, "invalid_message")
@@ -173,25 +173,25 @@ def test_a_line_that_is_too_long_is_413_once_and_nothing_of_it_is_kept(size: int
     assert len(reader.feed(b"x" * 101)) == 1
     assert [reader.feed(b"x" * 1000) for _ in range(100)] == [[]] * 100
     assert len(reader._line) == 0
-    assert [one.kind for one in reader.feed(b"x\n" + GOOD + b"\n")] == ["query"]
+    assert [message.kind for message in reader.feed(b"x\n" + GOOD + b"\n")] == ["query"]
     assert reader.end() == []
 
 
 @pytest.mark.spec("K3")
 def test_the_limit_of_a_line_is_a_mebibyte_unless_it_is_said() -> None:
     start, end = b'{"kind":"query","type":"echo","data":{"text":"', b'"}}'
-    most = start + b"x" * (1024 * 1024 - len(start) - len(end)) + end
-    assert alone(most).kind == "query"
-    assert alone(most.replace(b"x", b"xx", 1)).data["status"] == 413
+    longest = start + b"x" * (1024 * 1024 - len(start) - len(end)) + end
+    assert alone(longest).kind == "query"
+    assert alone(longest.replace(b"x", b"xx", 1)).data["status"] == 413
     with pytest.raises(ValueError, match="1 or more; got 0"):
         Reader(0)
 
 
 @pytest.mark.spec("K3")
 def test_blank_lines_are_skipped_and_counted() -> None:
-    found = read(b"\n \t\r\n\r\n" + GOOD + b"\r\n\nnonsense")
-    assert [one.kind for one in found] == ["query", "error"]
-    assert found[1].data["message"].startswith("Line 6 ")
+    messages = read(b"\n \t\r\n\r\n" + GOOD + b"\r\n\nnonsense")
+    assert [message.kind for message in messages] == ["query", "error"]
+    assert messages[1].data["message"].startswith("Line 6 ")
     assert read(b"") == read(b"\n\n") == read(b" ") == []
 
 
@@ -201,12 +201,14 @@ def test_any_bytes_cut_anywhere_never_raise_and_the_lines_after_them_are_read(
     before: bytes, size: int, limit: int
 ) -> None:
     text = before + b"\n" + GOOD + b"\n"
-    found = read(text, limit, size)
-    assert found[-1].meta is not None
-    assert (found[-1].kind, found[-1].meta.id) == ("query", "good")
-    assert [(one.kind, one.type) for one in found] == [(one.kind, one.type) for one in read(text, limit)]
-    for one in found:
-        assert line_of(one).count(b"\n") == 1
+    messages = read(text, limit, size)
+    assert messages[-1].meta is not None
+    assert (messages[-1].kind, messages[-1].meta.id) == ("query", "good")
+    assert [(message.kind, message.type) for message in messages] == [
+        (message.kind, message.type) for message in read(text, limit)
+    ]
+    for message in messages:
+        assert line_of(message).count(b"\n") == 1
 
 
 @pytest.mark.spec("K1", "K3")
@@ -216,10 +218,10 @@ def test_what_is_written_is_read_again(data: Any, meta: Meta, kind: Any) -> None
     line = line_of(message)
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
-    found = alone(line[:-1])
-    assert (found.kind, found.type, found.meta) == (kind, "Memory.Get", meta)
-    assert (json.loads(found.data.text) if isinstance(found.data, Json) else found.data) == data
-    assert line_of(found) == line
+    parsed = alone(line[:-1])
+    assert (parsed.kind, parsed.type, parsed.meta) == (kind, "Memory.Get", meta)
+    assert (json.loads(parsed.data.text) if isinstance(parsed.data, Json) else parsed.data) == data
+    assert line_of(parsed) == line
 
 
 @pytest.mark.spec("K3")

@@ -25,8 +25,8 @@ KEY = KeyRow("k", "ci", "d" * 64, None, "bot", "agent", ("a:b",), ("capset:read"
     ],
 )
 def test_an_error_is_told_by_its_code_status_and_words(error: CapsetError, title: str) -> None:
-    said = problem_of(error, "c-1").plain()
-    assert said == {
+    body = problem_of(error, "c-1").plain()
+    assert body == {
         "type": f"urn:capset:error:{error.code}",
         "title": title,
         "status": error.status,
@@ -35,7 +35,7 @@ def test_an_error_is_told_by_its_code_status_and_words(error: CapsetError, title
         "retryable": error.retryable,
         "correlation": "c-1",
     }
-    assert Problem.model_validate(said).plain() == said
+    assert Problem.model_validate(body).plain() == body
 
 
 @pytest.mark.spec("G24")
@@ -49,10 +49,10 @@ def test_every_field_that_does_not_fit_is_listed() -> None:
 
 @pytest.mark.spec("P14")
 def test_a_key_is_told_without_what_opens_with_it() -> None:
-    shown = key_shape(KEY).plain()
-    assert not {"digest", "key"} & shown.keys()
-    assert KEY.digest not in str(shown)
-    assert new_key_shape(KEY, "capset_x").plain() == {**shown, "key": "capset_x"}
+    shape = key_shape(KEY).plain()
+    assert not {"digest", "key"} & shape.keys()
+    assert KEY.digest not in str(shape)
+    assert new_key_shape(KEY, "capset_x").plain() == {**shape, "key": "capset_x"}
 
 
 def test_a_file_has_its_name() -> None:

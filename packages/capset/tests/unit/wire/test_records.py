@@ -46,7 +46,7 @@ def test_the_columns_are_the_fields_of_a_record() -> None:
 def test_a_column_has_its_type_and_its_description_wherever_it_is(name: str) -> None:
     described = schema_of(name)
     assert described["description"].endswith(".")
-    types = {one.get("type") for one in described.get("anyOf", [described])}
+    types = {option.get("type") for option in described.get("anyOf", [described])}
     if name not in JSON:
         kind = "integer" if name in NUMBERS else "string"
         assert types == ({kind, "null"} if name in NULLABLE else {kind})

@@ -138,8 +138,8 @@ def test_a_shape_has_exactly_its_own_fields_and_does_not_change() -> None:
 
 
 def test_a_capability_is_shown_with_what_it_brings() -> None:
-    listed = returns(capability_shape(NOTES))
-    assert listed == {
+    summary = returns(capability_shape(NOTES))
+    assert summary == {
         "id": "notes",
         "name": "Notes",
         "description": "Notes.",
@@ -147,10 +147,10 @@ def test_a_capability_is_shown_with_what_it_brings() -> None:
         "icon": "note",
     }
     detail = returns(capability_detail(NOTES))
-    assert detail.items() >= {**listed, "version": "1.2"}.items()
+    assert detail.items() >= {**summary, "version": "1.2"}.items()
     assert detail["instructions"] == ["Keep."]
-    assert [one["name"] for one in detail["tools"]] == ["read", "burn"]
-    CapabilityShape.model_validate(listed)
+    assert [tool_data["name"] for tool_data in detail["tools"]] == ["read", "burn"]
+    CapabilityShape.model_validate(summary)
     CapabilityDetail.model_validate(detail)
 
 
@@ -158,10 +158,10 @@ def test_a_capability_is_shown_with_its_data_and_what_it_asks_for() -> None:
     class Count(BaseModel):
         count: int = 0
 
-    kept = Resource("kept", int, scope="user", default=0)
+    resource = Resource("kept", int, scope="user", default=0)
     texts = Preset(resources=[Documents("texts", "session")])
     capability = Capability(
-        "c", resources=[kept], state={"session": Count}, presets={"texts": texts}, secrets=["KEY"], expose=["count"]
+        "c", resources=[resource], state={"session": Count}, presets={"texts": texts}, secrets=["KEY"], expose=["count"]
     )
     detail = returns(capability_detail(capability))
     assert detail["data"] == ["user.kept", "session.count", "session.texts"]
@@ -209,16 +209,16 @@ def test_a_capability_is_shown_with_its_toolkits_and_those_of_its_presets() -> N
     outer = Toolkit("outer", [read, inner, feeds], instructions=["Look here."])
     more = Preset(tools=[Toolkit("more", [])])
     detail = returns(capability_detail(Capability("c", tools=[outer], presets={"more": more})))
-    assert [(one["name"], one["members"], one["is_dynamic"]) for one in detail["toolkits"]] == [
+    assert [(toolkit["name"], toolkit["members"], toolkit["is_dynamic"]) for toolkit in detail["toolkits"]] == [
         ("outer", ["read", "inner", "feeds"], False),
         ("inner", ["burn"], False),
         ("feeds", [], True),
         ("more", [], False),
     ]
-    assert [one["instructions"] for one in detail["toolkits"]] == [["Look here."], [], [], []]
-    assert [one["policies"] for one in detail["toolkits"]] == [[], [], ["never"], []]
+    assert [toolkit["instructions"] for toolkit in detail["toolkits"]] == [["Look here."], [], [], []]
+    assert [toolkit["policies"] for toolkit in detail["toolkits"]] == [[], [], ["never"], []]
     assert detail["toolkits"][0]["hash"] == toolkit_hash(outer)
-    assert [one["name"] for one in detail["tools"]] == ["read", "burn"]
+    assert [tool_data["name"] for tool_data in detail["tools"]] == ["read", "burn"]
     assert returns(capability_detail(NOTES))["toolkits"] == []
 
 
@@ -226,10 +226,13 @@ async def test_a_snapshot_says_why_a_tool_is_not_in_play() -> None:
     composition = compose(Agent("scribe", system_prompt="Keep.", uses=[NOTES]))
     shape = returns(snapshot_shape(await evaluate(composition, principal=Principal("ann"))))
     assert set(shape) == SnapshotShape.model_fields.keys() - {"namespace", "agent_id", "invocation_hash"}
-    told = {one["name"]: (one["in_play"], one["reason"]) for one in shape["tools"]}
-    assert told == {"burn": (False, "policy 'never' says no"), "read": (False, "ann lacks the permission notes:read")}
+    availability = {tool_data["name"]: (tool_data["in_play"], tool_data["reason"]) for tool_data in shape["tools"]}
+    assert availability == {
+        "burn": (False, "policy 'never' says no"),
+        "read": (False, "ann lacks the permission notes:read"),
+    }
     allowed = await evaluate(composition, principal=Principal("ann", permissions={"notes:read"}))
-    tools = {one.name: one.in_play for one in snapshot_shape(allowed).tools}
+    tools = {tool_data.name: tool_data.in_play for tool_data in snapshot_shape(allowed).tools}
     assert tools == {"burn": False, "read": True}
 
 
@@ -244,13 +247,13 @@ async def test_records_keep_every_column_and_show_json_as_json() -> None:
         await kernel.audit.flush()
         page = await kernel.audit.query(AuditQuery(limit=1))
         shape = returns(await audit_page_shape(kernel.audit, AuditQuery(limit=1)))
-        whole = (await audit_page_shape(kernel.audit, AuditQuery())).plain()
+        all_records = (await audit_page_shape(kernel.audit, AuditQuery())).plain()
     assert shape["next"] == page.next == 2
     (denied,) = shape["items"]
     assert (denied["arguments"], denied["policies"], denied["decision"]) == ({"path": "/x"}, ["never"], "deny")
     assert denied["org"] is None, "a column without a value is null, and there"
-    assert "next" not in whole
-    AuditPageShape.model_validate(whole)
+    assert "next" not in all_records
+    AuditPageShape.model_validate(all_records)
 
 
 def test_a_verification() -> None:
@@ -264,7 +267,7 @@ def test_an_agent_takes_plain_ids_and_gives_them_back() -> None:
     shape = AgentShape(name="a", capabilities=["noop"])
     assert returns(shape)["capabilities"] == ["noop"]
     mixed = AgentShape.model_validate({"name": "a", "capabilities": ["noop", {"id": "memory"}]})
-    assert [one.id for one in mixed.entries()] == ["noop", "memory"]
+    assert [entry.id for entry in mixed.entries()] == ["noop", "memory"]
 
 
 @pytest.mark.parametrize(
@@ -278,4 +281,4 @@ def test_an_agent_takes_plain_ids_and_gives_them_back() -> None:
 def test_an_entry_that_does_not_fit_is_told_as_what_it_is(entry: object, places: set[tuple[str, str]]) -> None:
     with pytest.raises(ValidationError) as refused:
         AgentShape.model_validate({"name": "a", "capabilities": [entry]})
-    assert {(str(one["loc"][-1]), one["type"]) for one in refused.value.errors()} == places
+    assert {(str(error["loc"][-1]), error["type"]) for error in refused.value.errors()} == places

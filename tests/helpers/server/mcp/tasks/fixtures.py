@@ -19,8 +19,8 @@ def nothing_is_done() -> None:
 
 @pytest.fixture(scope="module")
 async def shared() -> AsyncGenerator[Site]:
-    async with bank() as found:
-        yield found
+    async with bank() as server:
+        yield server
 
 
 @pytest.fixture

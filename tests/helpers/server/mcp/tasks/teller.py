@@ -109,26 +109,26 @@ teller = Agent("teller", uses=[Capability("desk", tools=[pay, login, slow, large
 @asynccontextmanager
 async def bank(**options: Any) -> AsyncGenerator[Site]:
     """Serve the teller to ``ada`` and ``bob`` of ``acme``, and to ``spy`` of another organisation."""
-    async with site(agents=[teller], **options) as here:
+    async with site(agents=[teller], **options) as server:
         for name, org in (("bob", "acme"), ("spy", "other")):
-            await here.key(name, org=org, scopes=["capset:call"])
-        yield here
+            await server.key(name, org=org, scopes=["capset:call"])
+        yield server
 
 
-async def caller(here: Site, who: str = "ada", *, own: bool = True, **options: Any) -> Tasker:
+async def caller(server: Site, user: str = "ada", *, own: bool = True, **options: Any) -> Tasker:
     """Return a caller of the server; with a session of ``own``, or the one with the agent."""
-    url = f"{here.url}/mcp/agents/teller"
+    url = f"{server.url}/mcp/agents/teller"
     if own:
-        async with here.client(who) as client:
-            made = await client.post("/v1/sessions", json={"agent_id": "teller"})
-            assert made.status_code == 201, made.text
-            url = f"{here.url}/mcp/sessions/{made.json()['id']}"
-    return Tasker(url, here.keys[who], **options)
+        async with server.client(user) as client:
+            response = await client.post("/v1/sessions", json={"agent_id": "teller"})
+            assert response.status_code == 201, response.text
+            url = f"{server.url}/mcp/sessions/{response.json()['id']}"
+    return Tasker(url, server.keys[user], **options)
 
 
 def approval_of(task: dict[str, Any]) -> str:
     return task["taskId"].partition(".")[0]
 
 
-async def decide(here: Site, task: dict[str, Any], answer: Answer = YES) -> None:
-    await here.kernel.approvals.decide(approval_of(task), answer, by=BOSS)
+async def decide(server: Site, task: dict[str, Any], answer: Answer = YES) -> None:
+    await server.kernel.approvals.decide(approval_of(task), answer, by=BOSS)

@@ -34,16 +34,16 @@ def pgbouncer(url: str, mode: str, folder: Path) -> Generator[str]:
     program = which("pgbouncer")
     if program is None:
         pytest.skip("pgbouncer is not installed: scripts/install_for_tests.sh installs it")
-    there, own = make_url(url), unused_port()
+    target, pool_port = make_url(url), unused_port()
     settings = folder / "pgbouncer.ini"
-    host, port = there.query["host"], there.port or 5432
-    settings.write_text(SETTINGS.format(host=host, port=port, own=own, mode=mode))
+    host, port = target.query["host"], target.port or 5432
+    settings.write_text(SETTINGS.format(host=host, port=port, own=pool_port, mode=mode))
     # It does not run as root, and finds the socket as the user that runs the server.
     user = ["-u", "pgserver"] if os.geteuid() == 0 else []
     with subprocess.Popen([program, *user, settings], stderr=subprocess.DEVNULL) as process:
         try:
-            wait_until(lambda: answers(own), "pgbouncer to answer")
-            yield f"postgresql://postgres@127.0.0.1:{own}/{there.database}"
+            wait_until(lambda: answers(pool_port), "pgbouncer to answer")
+            yield f"postgresql://postgres@127.0.0.1:{pool_port}/{target.database}"
         finally:
             process.kill()
 

@@ -42,19 +42,19 @@ def holding_lock_of_makers(url: str) -> Generator[None]:
 def connections(url: str) -> int:
     """Return how many connections of capset's a database has; one that was closed stays until its process has ended."""
     with connected(url) as connection:
-        found = connection.execute(
+        row = connection.execute(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'capset'"
         ).fetchone()
-    assert found is not None
-    return found[0]
+    assert row is not None
+    return row[0]
 
 
 def cut_off(url: str) -> int:
     """End every connection of capset's to a database, and return how many there were."""
     with connected(url) as connection:
-        found = connection.execute(
+        row = connection.execute(
             "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"
             " WHERE datname = current_database() AND application_name = 'capset'"
         ).fetchone()
-    assert found is not None
-    return found[0]
+    assert row is not None
+    return row[0]

@@ -82,26 +82,26 @@ def _take_time(connection: Connection) -> None:
 
 def made(url: str, last: str) -> dict[str, Era]:
     """Make a database that has seen every revision up to ``last``, and return what was written at each."""
-    found: dict[str, Era] = {}
+    eras: dict[str, Era] = {}
     engine = engine_at(url)
     for revision in REVISIONS[: REVISIONS.index(last) + 1]:
         with engine.begin() as connection:
             raise_to(connection, revision)
         with engine.begin() as connection:
-            found[revision] = _fill(connection, revision)
+            eras[revision] = _fill(connection, revision)
     engine.dispose()
-    return found
+    return eras
 
 
 def _tables(connection: Connection, revision: str) -> MetaData:
     """Return the tables of a revision, but for those of the engine's own index of words."""
-    seen = connection.dialect.name, revision
-    if seen not in _SEEN:
+    key = connection.dialect.name, revision
+    if key not in _SEEN:
         names = [name for name in inspect(connection).get_table_names() if not name.startswith("document_words")]
         metadata = MetaData()
         metadata.reflect(connection, only=names)
-        _SEEN[seen] = metadata
-    return _SEEN[seen]
+        _SEEN[key] = metadata
+    return _SEEN[key]
 
 
 def _filled(tables: MetaData) -> list[Table]:
@@ -115,8 +115,10 @@ def still_there(connection: Connection, era: Era) -> list[str]:
     for name, row in era.rows.items():
         table = tables[name]
         primary = [table.c[column.name] == row[column.name] for column in table.primary_key]
-        there = connection.execute(select(table).where(*primary)).mappings().one_or_none()
-        lost += [f"{name}.{column}" for column, value in row.items() if there is None or _plain(there[column]) != value]
+        current = connection.execute(select(table).where(*primary)).mappings().one_or_none()
+        lost += [
+            f"{name}.{column}" for column, value in row.items() if current is None or _plain(current[column]) != value
+        ]
     return lost
 
 
@@ -156,14 +158,14 @@ def _record(connection: Connection, revision: str) -> None:
     tables = _tables(connection, revision).tables
     records = tables["records"]
     last = connection.execute(select(records).order_by(records.c.seq.desc()).limit(1)).mappings().one_or_none()
-    given = [entry(f"call-{revision}", org="acme")]
+    entries = [entry(f"call-{revision}", org="acme")]
     if revision == "0001":
-        given.insert(0, intent("left-open"))
+        entries.insert(0, intent("left-open"))
         connection.execute(insert(tables["open_intents"]).values(id="left-open", seq=1, writer="gone"))
     seq, previous = (last["seq"], last["hash"]) if last else (0, GENESIS)
-    for one in given:
-        columns = {name: value for name, value in one.columns().items() if name in records.c}
-        row: dict[str, Any] = dict(one.columns()) | dict.fromkeys(set(one.columns()) - set(columns))
+    for audit_entry in entries:
+        columns = {name: value for name, value in audit_entry.columns().items() if name in records.c}
+        row: dict[str, Any] = dict(audit_entry.columns()) | dict.fromkeys(set(audit_entry.columns()) - set(columns))
         row |= {"seq": seq + 1, "writer": "gone", "previous": previous}
         seal(row)
         connection.execute(insert(records).values({name: row[name] for name in records.c.keys()}))  # noqa: SIM118

@@ -27,7 +27,7 @@ Transaction = list[list[Any]]
 
 def listen(store: SqlStore) -> list[Transaction]:
     """Return a list of the transactions that an open store makes from now on, filled as they are made."""
-    found: list[Transaction] = []
+    transactions: list[Transaction] = []
     under_way: dict[int, Transaction] = defaultdict(list)
 
     def executed(connection: Connection, cursor: Any, statement: str, parameters: Any, _c: Any, _m: bool) -> None:
@@ -37,14 +37,14 @@ def listen(store: SqlStore) -> list[Transaction]:
         under_way[id(connection.connection.dbapi_connection)].append([statement, plain(parameters), count])
 
     def committed(connection: Connection) -> None:
-        found.append(under_way.pop(id(connection.connection.dbapi_connection), []))
+        transactions.append(under_way.pop(id(connection.connection.dbapi_connection), []))
 
     assert store._engines is not None
     for engine in store._engines:
         event.listen(engine, "after_cursor_execute", executed)
         event.listen(engine, "commit", committed)
         event.listen(engine, "rollback", committed)
-    return found
+    return transactions
 
 
 def plain(value: Any) -> Any:
@@ -55,16 +55,16 @@ def plain(value: Any) -> Any:
         is_long = len(content) > 100 and not any(content)  # a part of a large file
         return {"zeros": len(content)} if is_long else {"bytes": base64.b64encode(content).decode()}
     if isinstance(value, dict):
-        return {name: plain(one) for name, one in value.items()}
-    return [plain(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: plain(member) for name, member in value.items()}
+    return [plain(member) for member in value] if isinstance(value, list | tuple) else value
 
 
 async def recorded(url: str) -> list[Transaction]:
     async with opened_at(url) as store:
-        found = listen(store)
+        transactions = listen(store)
         await write_everything(store)
         await read_everything(store)
-    return [transaction for transaction in found if transaction]
+    return [transaction for transaction in transactions if transaction]
 
 
 def main(path: Path) -> None:
@@ -80,7 +80,7 @@ def main(path: Path) -> None:
 
 def lines(transactions: list[Transaction]) -> str:
     """Return JSON with a line for each transaction."""
-    return "[\n" + ",\n".join(json.dumps(one, ensure_ascii=False) for one in transactions) + "]"
+    return "[\n" + ",\n".join(json.dumps(transaction, ensure_ascii=False) for transaction in transactions) + "]"
 
 
 if __name__ == "__main__":

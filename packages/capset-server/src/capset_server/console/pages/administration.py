@@ -57,8 +57,8 @@ async def begin(page: PageRequest) -> Response:
 
 async def list_organisations(page: PageRequest) -> Response:
     """List the organisations, for an operator."""
-    found = await page.api.get("orgs", cursor=page.query.get("cursor"))
-    return render_tab(page, "organisations", "organisations.html", {"found": found})
+    orgs = await page.api.get("orgs", cursor=page.query.get("cursor"))
+    return render_tab(page, "organisations", "organisations.html", {"found": orgs})
 
 
 async def show_limits(page: PageRequest) -> Response:
@@ -77,20 +77,22 @@ async def show_limits(page: PageRequest) -> Response:
     if page.caller.has("capset:admin"):
         values["found"] = await page.api.get("principals", org=org, limit=_PRINCIPALS, cursor=page.query.get("cursor"))
     usage = await page.api.get("usage") if org is None else await _usage_in(page, org, values["found"])
-    values["shared"] = [one for one in usage["items"] if one["per"] in SHARED]
+    values["shared"] = [limit for limit in usage["items"] if limit["per"] in SHARED]
     return render_tab(page, "limits", "limits.html", values)
 
 
-async def _usage_in(page: PageRequest, org: str, found: Any) -> Any:  # JSON data
+async def _usage_in(page: PageRequest, org: str, principals: Any) -> Any:  # JSON data
     """Return what a principal of an organisation has used, by which also stands what all of it have."""
-    listed = [] if found is None else [one for one in found["items"] if one["kind"] in kinds()]
-    if not listed:
+    candidates = (
+        [] if principals is None else [principal for principal in principals["items"] if principal["kind"] in kinds()]
+    )
+    if not candidates:
         return {"items": []}
-    return await page.api.get("usage", principal=listed[0]["id"], kind=listed[0]["kind"], org=org)
+    return await page.api.get("usage", principal=candidates[0]["id"], kind=candidates[0]["kind"], org=org)
 
 
 def _own(items: Sequence[Any]) -> list[Any]:  # JSON data
-    return [one for one in items if one["per"] not in SHARED]
+    return [limit for limit in items if limit["per"] not in SHARED]
 
 
 ROUTES = (

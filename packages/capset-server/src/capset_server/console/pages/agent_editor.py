@@ -98,8 +98,8 @@ async def send_change(page: PageRequest) -> Response:
 
 
 async def _answer(page: PageRequest, editing: Editing) -> Response:
-    what, _, about = page.form.get("do", "").partition(":")
-    match what:
+    action, _, about = page.form.get("do", "").partition(":")
+    match action:
         case "save":
             return await _save(page, editing)
         case "overwrite" if editing.now is not None and about == str(editing.now["version"]):
@@ -109,7 +109,7 @@ async def _answer(page: PageRequest, editing: Editing) -> Response:
         case "add":
             return await _show(page, await _added(page, editing, about or page.form.get("add", "").strip()))
         case "up" | "down":
-            return await _show(page, _moved(editing, about, -1 if what == "up" else 1))
+            return await _show(page, _moved(editing, about, -1 if action == "up" else 1))
         case "remove":
             name = editing.form.get(f"{about}-id", "")
             return await _show(page, _with(editing, without(editing.form, about), f"{name} is removed."))
@@ -140,9 +140,9 @@ async def _show(page: PageRequest, editing: Editing, error: RestRefusal | Invali
     """Show the form with what would come of it. ``error`` says why it was not saved."""
     typed = editing.typed()
     preview, problems = await _preview(page, editing, typed)
-    said = [] if error is None else [one for one in error.fields or () if one not in problems]
-    problems = [*problems, *said]
-    found = await _search(page, editing)
+    new_problems = [] if error is None else [field for field in error.fields or () if field not in problems]
+    problems = [*problems, *new_problems]
+    matches = await _search(page, editing)
     theirs = None
     if editing.is_outdated and editing.now is not None and editing.base is not None:
         theirs = await page.api.find("agents", str(editing.now["id"]), "diff", before=editing.base["version"])
@@ -155,7 +155,7 @@ async def _show(page: PageRequest, editing: Editing, error: RestRefusal | Invali
         shown=show_agent(editing.form, editing.details, problems, optional),
         preview=preview,
         error=None if error is None or error.status == _OUTDATED else error,
-        found=found,
+        found=matches,
         theirs=theirs,
     )
 
@@ -174,16 +174,16 @@ async def _preview(page: PageRequest, editing: Editing, typed: Typed) -> tuple[D
     except (RestRefusal, InvalidArguments) as error:
         wrong = list(error.fields or ()) or [Field("agent", error.message)]
         return None, [*problems, *wrong]
-    unread = {one.path.replace("/", ".") for one in problems}
-    wrong = [Field(one["path"], one["expected"], one["did_you_mean"]) for one in preview["problems"]]
-    return preview, [*problems, *(one for one in wrong if one.path not in unread)]
+    unread = {problem.path.replace("/", ".") for problem in problems}
+    wrong = [Field(problem["path"], problem["expected"], problem["did_you_mean"]) for problem in preview["problems"]]
+    return preview, [*problems, *(problem for problem in wrong if problem.path not in unread)]
 
 
 async def _details(page: PageRequest, ids: Any) -> Details:  # texts, in any iterable
     """Return what REST says of capabilities."""
     names = list(dict.fromkeys(ids))
-    found = await asyncio.gather(*(page.api.find("capabilities", name) if name else _nothing() for name in names))
-    return dict(zip(names, found, strict=True))
+    details = await asyncio.gather(*(page.api.find("capabilities", name) if name else _nothing() for name in names))
+    return dict(zip(names, details, strict=True))
 
 
 async def _nothing() -> None:
@@ -194,9 +194,13 @@ async def _search(page: PageRequest, editing: Editing) -> Data:
     """Return the capabilities that fit what is looked for, without those that the form has."""
     text = editing.form.get("add", "").strip()[:200]
     has = set(ids_in(editing.form))
-    found = await page.api.get("capabilities", text=text, limit=min(200, _FOUND + len(has) + 1))
-    items = [one for one in found["items"] if one["id"] not in has and one["status"] != "coming_soon"]
-    return {"items": items[:_FOUND], "total": found["total"], "text": text}
+    matches = await page.api.get("capabilities", text=text, limit=min(200, _FOUND + len(has) + 1))
+    items = [
+        capability
+        for capability in matches["items"]
+        if capability["id"] not in has and capability["status"] != "coming_soon"
+    ]
+    return {"items": items[:_FOUND], "total": matches["total"], "text": text}
 
 
 async def _added(page: PageRequest, editing: Editing, id: str) -> Editing:
@@ -214,8 +218,8 @@ async def _added(page: PageRequest, editing: Editing, id: str) -> Editing:
 def _moved(editing: Editing, key: str, by: int) -> Editing:
     form = moved(editing.form, key, by)
     keys = keys_in(form)
-    said = f"{form.get(f'{key}-id', '')} is number {keys.index(key) + 1} of {len(keys)}." if key in keys else ""
-    return _with(editing, form, said)
+    notice = f"{form.get(f'{key}-id', '')} is number {keys.index(key) + 1} of {len(keys)}." if key in keys else ""
+    return _with(editing, form, notice)
 
 
 async def _merged(page: PageRequest, editing: Editing, now: Data) -> Editing:
@@ -225,10 +229,10 @@ async def _merged(page: PageRequest, editing: Editing, now: Data) -> Editing:
         return _with(editing, editing.form, "Nothing was taken yet: first mend what cannot be read.")
     agent, taken, both = merge_agents(agent_of(editing.base or now), typed.agent, agent_of(now))
     details = {**editing.details, **await _details(page, map(id_of, agent.get("capabilities", ())))}
-    said = f"Taken from version {now['version']}: {', '.join(taken) or 'nothing'}."
+    notice = f"Taken from version {now['version']}: {', '.join(taken) or 'nothing'}."
     if both:
-        said += f" Both of you changed {', '.join(both)}: it is as you wrote it."
-    return Editing(form_of(agent, details, version=now["version"]), details, now, now, said)
+        notice += f" Both of you changed {', '.join(both)}: it is as you wrote it."
+    return Editing(form_of(agent, details, version=now["version"]), details, now, now, notice)
 
 
 def _at(editing: Editing, now: Data) -> Editing:
@@ -236,8 +240,8 @@ def _at(editing: Editing, now: Data) -> Editing:
     return Editing(with_version(editing.form, now["version"]), editing.details, now, now, editing.said)
 
 
-def _with(editing: Editing, form: Form, said: str = "", *, now: Data | None = None) -> Editing:
-    return Editing(form, editing.details, now or editing.now, editing.base, said)
+def _with(editing: Editing, form: Form, notice: str = "", *, now: Data | None = None) -> Editing:
+    return Editing(form, editing.details, now or editing.now, editing.base, notice)
 
 
 ROUTES = (

@@ -26,14 +26,14 @@ async def list_agents(page: PageRequest) -> Response:
     """Show the agents that fit what was asked for."""
     query = page.query
     status = query.get("status", "active")
-    found = await page.api.get(
+    agents = await page.api.get(
         "agents",
         status=None if status == "all" else status,
         name=query.get("name", "").strip(),
         limit=_LISTED,
         cursor=query.get("cursor"),
     )
-    return page.render("agents/list.html", found=found, status=status, name=query.get("name", ""))
+    return page.render("agents/list.html", found=agents, status=status, name=query.get("name", ""))
 
 
 async def show_agent(page: PageRequest) -> Response:
@@ -63,9 +63,9 @@ async def export_agent(page: PageRequest) -> Response:
     agent, ending = await page.api.get("agents", page.params["id"]), page.params["ending"]
     if agent["read_only"]:
         raise NotFound("an agent that is defined in code has no agent file: its code is the definition")
-    names = [one.name for one in AGENT_FIELDS if one.in_file]
-    written = {name: value for name, value in agent_of(agent).items() if name in names}
-    ordered = {name: written[name] for name in names if name in written}
+    names = [field.name for field in AGENT_FIELDS if field.in_file]
+    members = {name: value for name, value in agent_of(agent).items() if name in names}
+    ordered = {name: members[name] for name in names if name in members}
     if ending == "json":
         text, media_type = json.dumps(ordered, indent=2, ensure_ascii=False) + "\n", "application/json"
     elif ending == "yaml":
@@ -83,7 +83,7 @@ async def export_agent(page: PageRequest) -> Response:
 async def list_versions(page: PageRequest) -> Response:
     """Show the versions of an agent, and the difference between two of them."""
     agent_id, query = page.params["id"], page.query
-    agent, found = await asyncio.gather(
+    agent, versions = await asyncio.gather(
         page.api.get("agents", agent_id),
         page.api.get("agents", agent_id, "versions", limit=_VERSIONS, cursor=query.get("cursor")),
     )
@@ -91,7 +91,7 @@ async def list_versions(page: PageRequest) -> Response:
     diff: dict[str, Any] | None = None
     if before is not None:
         diff = await page.api.get("agents", agent_id, "diff", before=before, after=after)
-    values: dict[str, Any] = {"agent": agent, "found": found, "diff": diff, "before": before, "after": after}
+    values: dict[str, Any] = {"agent": agent, "found": versions, "diff": diff, "before": before, "after": after}
     return await asyncio.to_thread(page.render, "agents/versions.html", **values)  # two large ones have many lines
 
 
@@ -111,8 +111,8 @@ def _if_match(page: PageRequest) -> dict[str, str]:
 
 
 def _version(page: PageRequest, name: str) -> int | None:
-    found = number(page.query, name)
-    return None if found is None else min(max(found, 1), LAST)
+    version = number(page.query, name)
+    return None if version is None else min(max(version, 1), LAST)
 
 
 ROUTES = (

@@ -35,28 +35,30 @@ _EDITED: Final = 100_000
 
 async def list_approvals(page: PageRequest) -> Response:
     """Show the open requests, or those of another status; the same path answers what is asked for every two seconds."""
-    asked = {name: page.query.get(name) for name in _FILTERS}
-    status = asked["status"] = page.query.get("status", "pending")
-    found = await page.api.get("approvals", **{**asked, "status": None if status == "all" else status})
+    filters = {name: page.query.get(name) for name in _FILTERS}
+    status = filters["status"] = page.query.get("status", "pending")
+    requests = await page.api.get("approvals", **{**filters, "status": None if status == "all" else status})
     summary = await page.api.find("approvals", "summary")
-    tag = _tag(page, found, summary)
+    tag = _tag(page, requests, summary)
     if page.is_fragment and page.query.get("seen") == tag:
         return Response(status_code=204)
-    effects = {one["tool_hash"]: None for one in found["items"]}
-    for known in effects:
-        tool = await fingerprint_of(page, known)
-        effects[known] = tool and tool.get("effect")
+    effects = {request["tool_hash"]: None for request in requests["items"]}
+    for tool_hash in effects:
+        tool = await fingerprint_of(page, tool_hash)
+        effects[tool_hash] = tool and tool.get("effect")
     template = "approvals/inbox.html" if page.is_fragment else "approvals/list.html"
-    return page.render(template, found=found, summary=summary, effects=effects, status=status, asked=asked, tag=tag)
+    return page.render(
+        template, found=requests, summary=summary, effects=effects, status=status, asked=filters, tag=tag
+    )
 
 
 async def list_beside(page: PageRequest) -> Response:
     """Show the open requests in short, for the side of one that is looked at."""
-    found = await page.api.get("approvals", status="pending", limit=_BESIDE)
-    tag = _tag(page, found)
+    requests = await page.api.get("approvals", status="pending", limit=_BESIDE)
+    tag = _tag(page, requests)
     if page.query.get("seen") == tag:
         return Response(status_code=204)
-    return page.render("approvals/beside.html", found=found, tag=tag, chosen=page.params["id"])
+    return page.render("approvals/beside.html", found=requests, tag=tag, chosen=page.params["id"])
 
 
 async def show_approval(page: PageRequest) -> Response:
@@ -93,9 +95,9 @@ async def show_standing(page: PageRequest) -> Response:
 async def show_conversation(page: PageRequest) -> Response:
     """Show the conversation before a request; that it was read is on record."""
     request = await page.api.get("approvals", page.params["id"])
-    found = await page.api.get("approvals", request["id"], "conversation")
+    conversation = await page.api.get("approvals", request["id"], "conversation")
     template = "approvals/messages.html" if page.is_fragment else "approvals/conversation.html"
-    return page.render(template, request=request, found=found)
+    return page.render(template, request=request, found=conversation)
 
 
 async def approve(page: PageRequest) -> Response:
@@ -124,7 +126,9 @@ async def approve_edited(page: PageRequest) -> Response:
         arguments = _json(page.form) if "json" in page.form else values_of(schema or {}, page.form)
         if masked := [*_masked(arguments)]:
             expected = "the whole value: a secret is masked here, and the call would be made with the mask"
-            raise InvalidArguments("Invalid form: a secret is masked", fields=[Field(one, expected) for one in masked])
+            raise InvalidArguments(
+                "Invalid form: a secret is masked", fields=[Field(path, expected) for path in masked]
+            )
         body = {"arguments": arguments, "note": page.form.text("note")}
         done = await page.api.send("POST", "approvals", request["id"], "approve", body=body)
     except InvalidArguments as error:
@@ -150,9 +154,9 @@ async def _shown(page: PageRequest, request: Any) -> Any:
 
 
 async def _decide(page: PageRequest, answer: str, body: Mapping[str, Any]) -> Response:
-    given = {name: value for name, value in body.items() if value is not None}
+    members = {name: value for name, value in body.items() if value is not None}
     try:
-        done = await page.api.send("POST", "approvals", page.params["id"], answer, body=given)
+        done = await page.api.send("POST", "approvals", page.params["id"], answer, body=members)
     except RestRefusal as error:
         return await _refused(page, error)
     return page.redirect("approvals", page.params["id"], told=_told(done, answer))
@@ -215,17 +219,17 @@ async def _form(page: PageRequest, request: Any, error: CapsetError | None = Non
     schema = await _schema(page, request)
     fields: Sequence[FormField] = () if schema is None else fields_of(schema, arguments, form=page.form, errors=errors)
     is_json = "json" in page.form or page.query.get("as") == "json" or not _is_said(schema, fields, page, arguments)
-    written = page.form.get("json") or json.dumps(arguments, indent=2, ensure_ascii=False)
-    found = {one.path for one in errors} - {name for one in fields for name in _paths(one)}
+    text = page.form.get("json") or json.dumps(arguments, indent=2, ensure_ascii=False)
+    unplaced = {field.path for field in errors} - {name for field in fields for name in _paths(field)}
     return page.render(
         "approvals/edit.html",
         http_status=200 if error is None else 422,
         request=request,
         fields=() if is_json else fields,
-        written=written,
+        written=text,
         has_schema=schema is not None,
         error=error,
-        others=errors if is_json else [one for one in errors if one.path in found],
+        others=errors if is_json else [field for field in errors if field.path in unplaced],
         note=page.form.get("note", ""),
         shows=_shows(page),
         is_masked=next(iter(_masked(arguments)), None) is not None,
@@ -243,7 +247,7 @@ def _is_said(schema: Any, fields: Sequence[FormField], page: PageRequest, argume
     """Return whether a form can say the arguments as they are: sent back unchanged, they are the same."""
     if schema is None or not isinstance(arguments, dict):
         return False
-    if any(one in json.dumps(arguments) for one in _CHANGED):
+    if any(character in json.dumps(arguments) for character in _CHANGED):
         return False
     if page.form:
         return True  # it was chosen when it was shown
@@ -255,19 +259,19 @@ def _is_said(schema: Any, fields: Sequence[FormField], page: PageRequest, argume
 
 def _sent(fields: Iterable[FormField]) -> Iterable[tuple[str, str]]:
     """Yield what a browser sends of fields that are left as they are: of a choice nothing else than its choices."""
-    for one in fields:
-        if one.fields:
-            yield from _sent(one.fields)
-        elif one.kind != "choice" or one.value in dict(one.choices):
-            yield one.name, one.value
+    for field in fields:
+        if field.fields:
+            yield from _sent(field.fields)
+        elif field.kind != "choice" or field.value in dict(field.choices):
+            yield field.name, field.value
 
 
 def _paths(field: FormField) -> Iterable[str]:
     """Yield the paths of the errors that are shown at a field, or at those within it."""
     yield ".".join(field.name.split("/")[1:])
     yield "/".join(field.name.split("/")[1:])
-    for one in field.fields:
-        yield from _paths(one)
+    for nested in field.fields:
+        yield from _paths(nested)
 
 
 def _present(request: Any) -> Any:
@@ -292,12 +296,12 @@ def _masked(value: Any, path: str = "") -> Iterable[str]:
 
 def _json(form: Form) -> Any:
     try:
-        found = json.loads(form["json"])
+        arguments = json.loads(form["json"])
     except (ValueError, RecursionError) as error:
         raise InvalidArguments(f"Invalid form: the arguments are not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(arguments, dict):
         raise InvalidArguments("Invalid form: the arguments are a JSON object, in braces")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", arguments)
 
 
 def _round(form: Form) -> int | None:
@@ -315,10 +319,10 @@ def _told(done: Any, answer: str) -> str:
     return "Approved for the session." if done["scope"] == "session" else "Approved."
 
 
-def _tag(page: PageRequest, *shown: Any) -> str:
+def _tag(page: PageRequest, *contents: Any) -> str:
     """Return a short text that is another one as soon as anything that is shown is, and every ten seconds."""
     now = page.service.kernel.now()[:_STEP]
-    return sha256(json.dumps([now, *shown]).encode()).hexdigest()[:16]
+    return sha256(json.dumps([now, *contents]).encode()).hexdigest()[:16]
 
 
 ROUTES = (

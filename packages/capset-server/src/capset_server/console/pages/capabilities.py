@@ -24,73 +24,76 @@ Json = dict[str, Any]
 
 async def list_capabilities(page: PageRequest) -> Response:
     """Show the capabilities that fit; to htmx, these alone."""
-    wanted = {name: page.query.get(name) for name in _FILTERS}
-    found = await page.api.get("capabilities", limit=_PAGE, cursor=page.query.get("cursor"), **wanted)
+    filters = {name: page.query.get(name) for name in _FILTERS}
+    capabilities = await page.api.get("capabilities", limit=_PAGE, cursor=page.query.get("cursor"), **filters)
     template = "capabilities/found.html" if page.is_fragment else "capabilities/list.html"
-    return page.render(template, found=found, wanted=wanted)
+    return page.render(template, found=capabilities, wanted=filters)
 
 
 async def show_capability(page: PageRequest) -> Response:
     """Show one capability, with what it gives as it is without further choices."""
-    found = await page.api.get("capabilities", page.params["id"], readiness=False)
-    return await _show(page, found, _default(found), None)
+    capability = await page.api.get("capabilities", page.params["id"], readiness=False)
+    return await _show(page, capability, _default(capability), None)
 
 
 async def preview_capability(page: PageRequest) -> Response:
     """Show what a capability gives with the chosen presets and configuration; nothing is kept."""
-    found = await page.api.get("capabilities", page.params["id"], readiness=False)
-    return await _show(page, found, set(page.form.every("preset")), page.form)
+    capability = await page.api.get("capabilities", page.params["id"], readiness=False)
+    return await _show(page, capability, set(page.form.every("preset")), page.form)
 
 
 async def show_readiness(page: PageRequest) -> Response:
     """Show what a capability works with on the machine of the server, which may take a second to find out."""
-    found = await page.api.get("capabilities", page.params["id"])
-    return page.render("capabilities/readiness.html", found=found)
+    capability = await page.api.get("capabilities", page.params["id"])
+    return page.render("capabilities/readiness.html", found=capability)
 
 
-async def _show(page: PageRequest, found: Json, chosen: set[str], form: Form | None) -> Response:
-    preview = await _preview(page, found, chosen, form)
+async def _show(page: PageRequest, capability: Json, chosen: set[str], form: Form | None) -> Response:
+    preview = await _preview(page, capability, chosen, form)
     if page.is_fragment:
-        return page.render("capabilities/preview.html", found=found, preview=preview)
-    schema: Json = found["config"] or {}
+        return page.render("capabilities/preview.html", found=capability, preview=preview)
+    schema: Json = capability["config"] or {}
     return page.render(
         "capabilities/detail.html",
-        found=found,
+        found=capability,
         chosen=chosen,
         preview=preview,
         fields=fields_of(schema, name=_CONFIG, errors=preview["errors"], form=form),
-        graph=await _graph(page, found),
+        graph=await _graph(page, capability),
         box=(WIDTH, HEIGHT),
-        agents=await page.api.get("agents", capability=found["id"], limit=_AGENTS),
+        agents=await page.api.get("agents", capability=capability["id"], limit=_AGENTS),
     )
 
 
-async def _preview(page: PageRequest, found: Json, chosen: set[str], form: Form | None) -> Json:
+async def _preview(page: PageRequest, capability: Json, chosen: set[str], form: Form | None) -> Json:
     """Return what an agent with this capability alone would be, and the entry that says so in an agent file."""
-    entry: Json = {"id": found["id"]}
-    default = _default(found)
-    presets = {one["name"]: one["name"] in chosen for one in found["presets"]}
+    entry: Json = {"id": capability["id"]}
+    default = _default(capability)
+    presets = {preset["name"]: preset["name"] in chosen for preset in capability["presets"]}
     if changed := {name: is_on for name, is_on in presets.items() if is_on != (name in default)}:
         entry["presets"] = changed
     errors: list[Field] = []
-    if form is not None and found["config"] is not None:
+    if form is not None and capability["config"] is not None:
         try:
-            if config := values_of(found["config"], form, name=_CONFIG):
+            if config := values_of(capability["config"], form, name=_CONFIG):
                 entry["config"] = config
         except InvalidArguments as error:
             errors = list(error.fields)
-    shown = entry if len(entry) > 1 else found["id"]
-    said: Json = {"valid": False, "problems": [], "conflicts": [], "needs_admin": [], "snapshot": None}
+    file_entry = entry if len(entry) > 1 else capability["id"]
+    answer: Json = {"valid": False, "problems": [], "conflicts": [], "needs_admin": [], "snapshot": None}
     if not errors:
         body = {"name": "preview", "capabilities": [entry]}
-        said = await page.api.send("POST", "agents", "preview", body=body)
-        errors = [Field(_place(one["path"]), one["expected"]) for one in said["problems"]]
-    files = {"YAML": yaml.safe_dump({"capabilities": [shown]}, sort_keys=False, allow_unicode=True), "JSON": shown}
-    return {"said": said, "errors": errors, "files": files}
+        answer = await page.api.send("POST", "agents", "preview", body=body)
+        errors = [Field(_place(problem["path"]), problem["expected"]) for problem in answer["problems"]]
+    files = {
+        "YAML": yaml.safe_dump({"capabilities": [file_entry]}, sort_keys=False, allow_unicode=True),
+        "JSON": file_entry,
+    }
+    return {"said": answer, "errors": errors, "files": files}
 
 
-def _default(found: Json) -> set[str]:
-    return {one["name"] for one in found["presets"] if one["default"]}
+def _default(capability: Json) -> set[str]:
+    return {preset["name"] for preset in capability["presets"] if preset["default"]}
 
 
 def _place(path: str) -> str:
@@ -98,17 +101,17 @@ def _place(path: str) -> str:
     return path.removeprefix("capabilities[0].").removeprefix("capabilities.0.")
 
 
-async def _graph(page: PageRequest, found: Json) -> DependencyGraph | None:
+async def _graph(page: PageRequest, capability: Json) -> DependencyGraph | None:
     """Return the graph of what a capability needs; none if it needs nothing."""
-    needs: dict[str, list[str]] = {found["id"]: found["uses"]}
-    waiting = list(found["uses"])
+    needs: dict[str, list[str]] = {capability["id"]: capability["uses"]}
+    waiting = list(capability["uses"])
     while waiting and len(needs) < _DRAWN:
         name = waiting.pop(0)
         if name not in needs:
-            one: Json | None = await page.api.find("capabilities", name, readiness=False)
-            needs[name] = [] if one is None else one["uses"]
+            needed: Json | None = await page.api.find("capabilities", name, readiness=False)
+            needs[name] = [] if needed is None else needed["uses"]
             waiting += needs[name]
-    return draw_graph(found["id"], needs) if found["uses"] else None
+    return draw_graph(capability["id"], needs) if capability["uses"] else None
 
 
 ROUTES = (

@@ -64,11 +64,11 @@ def runner_refusal(page: PageRequest) -> str | None:
 
 async def send_message(page: PageRequest) -> Response:
     """Begin a turn; the same form that is sent twice begins one."""
-    session, said = page.params["id"], page.form.text("content")
-    if said is not None:
+    session, content = page.params["id"], page.form.text("content")
+    if content is not None:
         headers = {"idempotency-key": page.form.get("once", "") or page.service.kernel.new_id()}
         path = ("sessions", session, "messages")
-        await page.api.send("POST", *path, body={"content": said}, headers=headers)
+        await page.api.send("POST", *path, body={"content": content}, headers=headers)
     if page.is_fragment:
         return page.render("sessions/composer.html", session=session, once=page.service.kernel.new_id(), said="")
     return page.redirect("sessions", session)
@@ -78,8 +78,8 @@ async def stream(page: PageRequest) -> Response:
     """Stream what happens in a session as parts of its page."""
     await page.api.get("sessions", page.params["id"])
     start, last = number(page.query, "start") or 0, number(page.query, "after") or 0
-    given = page.request.headers.get("last-event-id", "")
-    last = int(given) if given.isascii() and given.isdigit() and len(given) <= 15 else last
+    event_id = page.request.headers.get("last-event-id", "")
+    last = int(event_id) if event_id.isascii() and event_id.isdigit() and len(event_id) <= 15 else last
     events = session_events(page.api, page.params["id"], after=min(start, last), follow=True)
     await anext(events)  # raises what REST refuses, before the answer begins
     return _Stream(page, events, last)
@@ -133,9 +133,9 @@ def _event(seq: int, html: str) -> bytes:
 
 async def _complete(page: PageRequest, turns: Iterable[TranscriptTurn]) -> None:
     """Add what events do not tell: what the agent was told, and what became of requests for approvals."""
-    wanted = [one for one in turns if one.prompt is None and one.asked < _TRIES]
-    if wanted:
-        await _add_prompts(page, wanted)
+    pending = [turn for turn in turns if turn.prompt is None and turn.asked < _TRIES]
+    if pending:
+        await _add_prompts(page, pending)
     for turn in turns:
         for entry in turn.entries:
             if entry.kind == "approval" and (entry.request is None or entry.request["status"] in _OPEN):
@@ -146,21 +146,21 @@ async def _add_prompts(page: PageRequest, turns: list[TranscriptTurn]) -> None:
     path = ("sessions", page.params["id"], "messages")
     total: int = (await page.api.get(*path, limit=1))["total"]
     after = first = max(0, total - _MESSAGES)
-    told, kept = dict[str, str](), set[str]()
+    prompts, kept_turns = dict[str, str](), set[str]()
     for _ in range(_PAGES):
-        found = await page.api.get(*path, after=after, limit=_MESSAGES)
-        for item in found["items"]:
-            kept.add(item["turn"])
+        batch = await page.api.get(*path, after=after, limit=_MESSAGES)
+        for item in batch["items"]:
+            kept_turns.add(item["turn"])
             text = prompt_text(item["message"]) if item["kind"] == "message" else None
-            if text is not None and item["turn"] not in told:
-                told[item["turn"]] = shorten(text, SHOWN)
-        after = found["next"]
+            if text is not None and item["turn"] not in prompts:
+                prompts[item["turn"]] = shorten(text, SHOWN)
+        after = batch["next"]
         if after is None:
             break
     for turn in turns:
         turn.asked += 1
-        turn.prompt = told.get(turn.id)
-        turn.is_kept = turn.id in kept or first > 0 or not turn.is_over
+        turn.prompt = prompts.get(turn.id)
+        turn.is_kept = turn.id in kept_turns or first > 0 or not turn.is_over
 
 
 async def cancel(page: PageRequest) -> Response:
@@ -183,14 +183,14 @@ async def rewind(page: PageRequest) -> Response:
     """Take the conversation back to before a turn."""
     session = page.params["id"]
     await page.api.send("POST", "sessions", session, "rewind", body={"turn": page.params["turn"]})
-    told = "The conversation was taken back. What the turns have done stays done."
-    return page.redirect("sessions", session, told=told)
+    notice = "The conversation was taken back. What the turns have done stays done."
+    return page.redirect("sessions", session, told=notice)
 
 
 async def fork(page: PageRequest) -> Response:
     """Begin another session with the conversation up to the end of a turn."""
-    made = await page.api.send("POST", "sessions", page.params["id"], "fork", body={"turn": page.params["turn"]})
-    return page.redirect("sessions", made["id"], told="This session has the same conversation; files stay behind.")
+    forked = await page.api.send("POST", "sessions", page.params["id"], "fork", body={"turn": page.params["turn"]})
+    return page.redirect("sessions", forked["id"], told="This session has the same conversation; files stay behind.")
 
 
 async def show_approval(page: PageRequest) -> Response:
@@ -221,12 +221,12 @@ def _approval(page: PageRequest, request: dict[str, Any]) -> Response:
 async def show_event(page: PageRequest) -> Response:
     """Show the whole of one event, such as a long result."""
     seq = number(page.params, "seq") or 0
-    found = await whole_event(page.api, page.params["id"], seq)
-    if found is None:
+    event = await whole_event(page.api, page.params["id"], seq)
+    if event is None:
         raise NotFound(f"there is no event {seq} of this session any more")
-    data: dict[str, Any] = found["data"]
+    data: dict[str, Any] = event["data"]
     value = next((data[name] for name in ("data", "output", "text", "arguments") if name in data), data)
-    return page.render("sessions/event.html", session=page.params["id"], event=found, value=value)
+    return page.render("sessions/event.html", session=page.params["id"], event=event, value=value)
 
 
 async def show_turn(page: PageRequest) -> Response:
@@ -234,8 +234,8 @@ async def show_turn(page: PageRequest) -> Response:
     turn, session, after = page.params["turn"], page.params["id"], number(page.query, "after")
     events: list[SessionEvent] = []
     newest = _MOST if after is None else None
-    async with aclosing(session_events(page.api, session, after=after or 0, newest=newest)) as found:
-        async for event in found:
+    async with aclosing(session_events(page.api, session, after=after or 0, newest=newest)) as event_feed:
+        async for event in event_feed:
             if event is not None and event.turn == turn:
                 events.append(event)
             elif event is not None and events:

@@ -39,9 +39,9 @@ async def list_fingerprints(page: PageRequest) -> Response:
     links = await page.api.get("links", limit=RECENT, cursor=cursor) if may_audit else None
     installed = await page.api.get("fingerprints")
     at = number(page.query, "installed") or 0
-    shown = installed["capabilities"][at : at + INSTALLED]
+    capabilities = installed["capabilities"][at : at + INSTALLED]
     more = at + INSTALLED if at + INSTALLED < len(installed["capabilities"]) else None
-    return page.render("fingerprints/list.html", links=links, installed=installed, shown=shown, more=more)
+    return page.render("fingerprints/list.html", links=links, installed=installed, shown=capabilities, more=more)
 
 
 async def find(page: PageRequest) -> Response:
@@ -54,20 +54,20 @@ async def find(page: PageRequest) -> Response:
 
 async def show_fingerprint(page: PageRequest) -> Response:
     """Show what a hash covers, when it was live, and what its agents have now."""
-    shown = page.params["hash"]
-    sightings = await page.api.find("fingerprints", shown, "sightings")
+    fingerprint = page.params["hash"]
+    sightings = await page.api.find("fingerprints", fingerprint, "sightings")
     try:
-        found = await page.api.get("fingerprints", shown)
+        content = await page.api.get("fingerprints", fingerprint)
     except RestRefusal as refusal:
         if refusal.status != 404 or not (sightings and sightings["links"]):
             raise
-        found = None  # a link names it, but what it covers was not kept
+        content = None  # a link names it, but what it covers was not kept
     agents: list[Json] = sightings["agents"] if sightings else []
-    since = [await _since(page, found, one) for one in agents[:COMPARED_AGENTS]]
+    since = [await _since(page, content, agent) for agent in agents[:COMPARED_AGENTS]]
     return page.render(
         "fingerprints/detail.html",
-        hash=shown,
-        found=found,
+        hash=fingerprint,
+        found=content,
         sightings=sightings,
         since=since,
         others=agents[COMPARED_AGENTS:],
@@ -75,19 +75,23 @@ async def show_fingerprint(page: PageRequest) -> Response:
     )
 
 
-async def _since(page: PageRequest, found: Json | None, agent: Json) -> Json:
+async def _since(page: PageRequest, content: Json | None, agent: Json) -> Json:
     """Return an agent that had a hash, its newest link, and the hash that it has now in the place of that."""
     newest = (await page.api.get("links", agent_id=agent["agent_id"], limit=1))["items"]
-    return {"agent": agent, "newest": newest[0] if newest else None, "now": _now(found, newest[0] if newest else None)}
+    return {
+        "agent": agent,
+        "newest": newest[0] if newest else None,
+        "now": _now(content, newest[0] if newest else None),
+    }
 
 
-def _now(found: Json | None, link: Json | None) -> str | None:
-    if found is None or link is None:
+def _now(content: Json | None, link: Json | None) -> str | None:
+    if content is None or link is None:
         return None
-    if found["kind"] in _OF_LINK:
-        return link[_OF_LINK[found["kind"]]]
-    name = found["payload"].get("name") if found["kind"] == "tool" else None
-    return next((one["hash"] for one in link["tool_refs"] if one["name"] == name), None)
+    if content["kind"] in _OF_LINK:
+        return link[_OF_LINK[content["kind"]]]
+    name = content["payload"].get("name") if content["kind"] == "tool" else None
+    return next((ref["hash"] for ref in link["tool_refs"] if ref["name"] == name), None)
 
 
 async def diff(page: PageRequest) -> Response:
@@ -95,14 +99,18 @@ async def diff(page: PageRequest) -> Response:
     before, after = page.params["before"], page.params["after"]
     common: dict[str, Any] = {"before": before, "after": after, "is_hash": is_hash, "most": CHANGES}
     if not (is_hash(before) and is_hash(after)):
-        found = await page.api.get("links", "diff", before=before, after=after)
-        return page.render("fingerprints/links_diff.html", found=found, **common)
-    found = await page.api.get("fingerprints", before, "diff", after)
-    of_tools = [one for one in found["changes"] if one["path"].startswith("tools[")]
-    came = [one["after"] for one in of_tools if one["kind"] == "added"]
-    went = [one["before"] for one in of_tools if one["kind"] == "removed"]
-    others = [one for one in found["changes"] if one not in of_tools or one["kind"] not in ("added", "removed")]
-    values: dict[str, Any] = {"found": found, "came": came, "went": went, "others": others, **common}
+        difference = await page.api.get("links", "diff", before=before, after=after)
+        return page.render("fingerprints/links_diff.html", found=difference, **common)
+    difference = await page.api.get("fingerprints", before, "diff", after)
+    of_tools = [change for change in difference["changes"] if change["path"].startswith("tools[")]
+    came = [change["after"] for change in of_tools if change["kind"] == "added"]
+    went = [change["before"] for change in of_tools if change["kind"] == "removed"]
+    others = [
+        change
+        for change in difference["changes"]
+        if change not in of_tools or change["kind"] not in ("added", "removed")
+    ]
+    values: dict[str, Any] = {"found": difference, "came": came, "went": went, "others": others, **common}
     return await asyncio.to_thread(page.render, "fingerprints/diff.html", **values)  # large ones have many lines
 
 

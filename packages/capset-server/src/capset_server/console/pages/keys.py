@@ -86,9 +86,9 @@ _MORE: Final = ("agent", "attributes", "allowance")
 
 async def list_keys(page: PageRequest) -> Response:
     """List keys, newest first; those of one principal, or, for an operator, of one organisation."""
-    asked = {name: page.query.get(name) for name in ("org", "principal", "cursor")}
-    found = await page.api.get("keys", **asked)
-    return render_tab(page, "keys", "keys.html", {"found": found, "asked": asked})
+    filters = {name: page.query.get(name) for name in ("org", "principal", "cursor")}
+    keys = await page.api.get("keys", **filters)
+    return render_tab(page, "keys", "keys.html", {"found": keys, "asked": filters})
 
 
 async def show_key(page: PageRequest) -> Response:
@@ -105,16 +105,16 @@ async def new_key(page: PageRequest) -> Response:
 async def make_key(page: PageRequest) -> Response:
     """Make a key and show it, in this answer and never again; a form that is sent twice makes one key."""
     try:
-        once = page.form.get("once", "")
-        if not _ONCE.fullmatch(once):
+        idempotency_key = page.form.get("once", "")
+        if not _ONCE.fullmatch(idempotency_key):
             raise InvalidArguments("Invalid form: it has no number of its own; load the page again. No key was made.")
-        headers = {"idempotency-key": once}
-        made = await page.api.send("POST", "keys", body=read_key(page.form), headers=headers)
+        headers = {"idempotency-key": idempotency_key}
+        created = await page.api.send("POST", "keys", body=read_key(page.form), headers=headers)
     except (RestRefusal, InvalidArguments) as error:
         if error.status == _CONFLICT:
             return render_tab(page, "keys", "key_made_before.html", {"error": error}, http_status=_CONFLICT)
         return _show_form(page, error)
-    return render_tab(page, "keys", "key_made.html", {"made": made}, http_status=201)
+    return render_tab(page, "keys", "key_made.html", {"made": created}, http_status=201)
 
 
 async def revoke_key(page: PageRequest) -> Response:
@@ -140,23 +140,23 @@ def read_key(form: Form) -> dict[str, Any]:
 
 def _show_form(page: PageRequest, error: RestRefusal | InvalidArguments | None) -> Response:
     """Show the form: empty, or as it was sent, with what is wrong beside its fields."""
-    given = None if error is None else page.form
+    form = None if error is None else page.form
     schema = _own_schema(page)
     problems, others = at_fields([] if error is None else error.fields, {*names_in(schema), "scopes", "tools"})
-    said = {one.path: one.expected for one in problems}
-    fields = {one.name: one for one in fields_of(schema, _BEGIN, name=_NAME, errors=problems, form=given)}
+    messages = {problem.path: problem.expected for problem in problems}
+    fields = {field.name: field for field in fields_of(schema, _BEGIN, name=_NAME, errors=problems, form=form)}
     rights, more = ([fields.pop(f"{_NAME}/{name}") for name in names] for names in (_RIGHTS, _MORE))
     values = {
         "fields": list(fields.values()),
         "rights": rights,
         "more": more,
-        "is_more_open": given is not None and any(map(_is_filled, more)),
-        "once": secrets.token_urlsafe(24) if given is None else given.get("once", ""),
-        "scopes": [(one, SCOPES[one]) for one in get_args(Scope) if page.caller.has(one)],
-        "chosen": DEFAULT_SCOPES if given is None else given.every("scope"),
-        "tools": "" if given is None else given.get("tools", ""),
-        "scopes_error": said.get("scopes"),
-        "tools_error": said.get("tools"),
+        "is_more_open": form is not None and any(map(_is_filled, more)),
+        "once": secrets.token_urlsafe(24) if form is None else form.get("once", ""),
+        "scopes": [(scope, SCOPES[scope]) for scope in get_args(Scope) if page.caller.has(scope)],
+        "chosen": DEFAULT_SCOPES if form is None else form.every("scope"),
+        "tools": "" if form is None else form.get("tools", ""),
+        "scopes_error": messages.get("scopes"),
+        "tools_error": messages.get("tools"),
         "error": error,
         "others": others,
     }
@@ -171,7 +171,7 @@ def _own_schema(page: PageRequest) -> dict[str, Any]:
     """Return the fields that are offered to a caller: one of an organisation makes keys of that one only."""
     if page.caller.principal.org is None:
         return _SCHEMA
-    return {**_SCHEMA, "properties": {name: one for name, one in _SCHEMA["properties"].items() if name != "org"}}
+    return {**_SCHEMA, "properties": {name: schema for name, schema in _SCHEMA["properties"].items() if name != "org"}}
 
 
 ROUTES = (

@@ -61,9 +61,9 @@ async def remove_person(page: PageRequest) -> Response:
 
 async def list_deliveries(page: PageRequest) -> Response:
     """List deliveries, newest first, or those of one state, channel or request."""
-    asked = {name: page.query.get(name) for name in ("state", "channel", "approval")}
-    found = await page.api.get("deliveries", **asked, cursor=page.query.get("cursor"))
-    values = {"found": found, "asked": asked, "states": ("", *get_args(DeliveryState))}
+    filters = {name: page.query.get(name) for name in ("state", "channel", "approval")}
+    deliveries = await page.api.get("deliveries", **filters, cursor=page.query.get("cursor"))
+    values = {"found": deliveries, "asked": filters, "states": ("", *get_args(DeliveryState))}
     return render_tab(page, "deliveries", "deliveries.html", values)
 
 
@@ -74,12 +74,12 @@ async def retry_delivery(page: PageRequest) -> Response:
 
 
 async def _show_people(page: PageRequest, error: RestRefusal | InvalidArguments | None) -> Response:
-    found = await page.api.get("people", cursor=page.query.get("cursor"))
+    people = await page.api.get("people", cursor=page.query.get("cursor"))
     problems, others = at_fields([] if error is None else error.fields, {*names_in(_SCHEMA)})
-    given = None if error is None else page.form
-    fields = fields_of(_SCHEMA, {"kind": "user"}, name=_PERSON, errors=problems, form=given)
+    form = None if error is None else page.form
+    fields = fields_of(_SCHEMA, {"kind": "user"}, name=_PERSON, errors=problems, form=form)
     status = 200 if error is None else error.status
-    values = {"found": found, "fields": fields, "error": error, "others": others}
+    values = {"found": people, "fields": fields, "error": error, "others": others}
     return render_tab(page, "people", "people.html", values, http_status=status)
 
 

@@ -11,16 +11,16 @@ from capset_server.console.pages.administration import kinds, render_tab
 
 async def list_principals(page: PageRequest) -> Response:
     """List principals, or those with one id."""
-    asked = {name: page.query.get(name) for name in ("org", "principal", "cursor")}
-    found = await page.api.get("principals", **asked)
-    return render_tab(page, "principals", "principals.html", {"found": found, "asked": asked})
+    filters = {name: page.query.get(name) for name in ("org", "principal", "cursor")}
+    principals = await page.api.get("principals", **filters)
+    return render_tab(page, "principals", "principals.html", {"found": principals, "asked": filters})
 
 
 async def show_principal(page: PageRequest) -> Response:
     """Show one principal: its keys, its attributes and allowances, and what it has used of its limits."""
     kind, name, org = page.params["kind"], page.params["id"], page.query.get("org")
-    found = await page.api.get("principals", principal=name, org=org)
-    principal = next((one for one in found["items"] if one["kind"] == kind), None)
+    principals = await page.api.get("principals", principal=name, org=org)
+    principal = next((candidate for candidate in principals["items"] if candidate["kind"] == kind), None)
     if principal is None:
         raise NotFound("there is no such principal: none of this kind and id has a key or a session here")
     usage = await page.api.get("usage", principal=name, kind=kind, org=org) if kind in kinds() else None

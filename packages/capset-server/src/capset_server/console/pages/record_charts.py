@@ -67,30 +67,30 @@ class OutcomeBar(NamedTuple):
 
 def grouped(outcomes: Mapping[str, int]) -> dict[str, int]:
     """Return numbers of calls by group."""
-    found: dict[str, int] = dict.fromkeys(GROUPS, 0)
+    counts: dict[str, int] = dict.fromkeys(GROUPS, 0)
     for outcome, count in outcomes.items():
-        found[_OF.get(outcome, "failed")] += count
-    return found
+        counts[_OF.get(outcome, "failed")] += count
+    return counts
 
 
 def bars_of(summary: Mapping[str, Any]) -> list[OutcomeBar]:  # JSON
     """Return a bar for each bucket of a summary, oldest first, within ``WIDTH`` and ``HEIGHT``."""
     buckets: Sequence[Bucket] = summary["buckets"]
-    most = max((one["calls"] for one in buckets), default=0) or 1
+    maximum = max((bucket["calls"] for bucket in buckets), default=0) or 1
     step = WIDTH / max(1, len(buckets))
-    found: list[OutcomeBar] = []
+    bars: list[OutcomeBar] = []
     for at, bucket in enumerate(buckets):
         counts = grouped(bucket["outcomes"])
         parts: list[OutcomePart] = []
         top = float(HEIGHT)
         for group in GROUPS:
-            height = HEIGHT * counts[group] / most
+            height = HEIGHT * counts[group] / maximum
             if height:
                 top -= height
                 parts.append(OutcomePart(group, round(top, 2), round(height, 2)))
         until = _end(bucket["start"], summary["bucket_seconds"])
-        found.append(OutcomeBar(bucket["start"], until, counts, round(at * step, 2), round(step * 0.9, 2), parts))
-    return found
+        bars.append(OutcomeBar(bucket["start"], until, counts, round(at * step, 2), round(step * 0.9, 2), parts))
+    return bars
 
 
 def _end(start: str, seconds: int) -> str:
@@ -123,13 +123,13 @@ def _series(
     return {
         "unit": unit,
         "step": summary["bucket_seconds"],
-        "x": [int(datetime.fromisoformat(one["start"]).timestamp()) for one in buckets],
+        "x": [int(datetime.fromisoformat(bucket["start"]).timestamp()) for bucket in buckets],
         "series": [
             {
                 "label": name.removesuffix("_us").replace("_", " "),
                 "colour": _COLOURS.get(name, "quiet"),
                 "dash": _DASHES.get(name, []),
-                "values": [value(one, name) for one in buckets],
+                "values": [value(bucket, name) for bucket in buckets],
             }
             for name in names
         ],
@@ -195,12 +195,12 @@ def _common() -> dict[str, Any]:
 
 def _charts(summary: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any], str]]:
     """Return each chart: its id, its title, its data for the table, and the same as JSON for the script."""
-    found = (
+    charts = (
         ("outcomes", "How calls ended", count_series(summary, "outcomes")),
         ("decisions", "What policies decided", count_series(summary, "decisions")),
         ("latency", "How long calls took, in milliseconds", latency_series(summary)),
     )
-    return [(name, title, data, json.dumps(data)) for name, title, data in found]
+    return [(name, title, data, json.dumps(data)) for name, title, data in charts]
 
 
 ROUTES = (

@@ -40,8 +40,8 @@ class RecordForm:
 
     def value(self, name: str) -> str:
         """Return the value of a field; a time as browsers show it in such a field, in UTC."""
-        found = self.values.get(name, "")
-        return _local(found) if name in _TIMES else found
+        text = self.values.get(name, "")
+        return _local(text) if name in _TIMES else text
 
     def link(self, **changed: str | None) -> Markup:
         """Return the address of this page with some filters changed, or taken away by ``None``."""
@@ -53,8 +53,8 @@ class RecordForm:
 
     def with_errors(self, refusal: RestRefusal) -> RecordForm:
         """Return the form with what REST said of it."""
-        told = {one.path: one.expected for one in refusal.fields or ()}
-        return replace(self, errors=told or {"": refusal.message})
+        messages = {problem.path: problem.expected for problem in refusal.fields or ()}
+        return replace(self, errors=messages or {"": refusal.message})
 
 
 _TIMES: Final = ("since", "until")
@@ -67,13 +67,13 @@ def record_form(page: PageRequest, *place: str, names: tuple[str, ...] = FILTERS
 
 
 def _with_offset(text: str) -> str:
-    found = _LOCAL.fullmatch(text)
-    return f"{found[1]}{found[2] or ':00'}Z" if found else text
+    match = _LOCAL.fullmatch(text)
+    return f"{match[1]}{match[2] or ':00'}Z" if match else text
 
 
 def _local(text: str) -> str:
-    if found := _LOCAL.fullmatch(text):
-        return found[1] + (found[2] or ":00")[:7]
+    if match := _LOCAL.fullmatch(text):
+        return match[1] + (match[2] or ":00")[:7]
     try:
         return datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError):

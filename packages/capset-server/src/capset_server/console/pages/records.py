@@ -37,10 +37,10 @@ async def list_records(page: PageRequest) -> Response:
     """Show records, newest first, that fit the filters of the form."""
     form = record_form(page)
     try:
-        found = await page.api.get("audit", **form.asked, cursor=page.query.get("cursor"))
+        records = await page.api.get("audit", **form.asked, cursor=page.query.get("cursor"))
     except RestRefusal as refusal:
         return _again(page, form.with_errors(refusal), refusal)
-    return _list(page, form, found)
+    return _list(page, form, records)
 
 
 def _again(page: PageRequest, form: RecordForm, refusal: RestRefusal) -> Response:
@@ -50,12 +50,12 @@ def _again(page: PageRequest, form: RecordForm, refusal: RestRefusal) -> Respons
     return _list(page, form, None, refusal.status)
 
 
-def _list(page: PageRequest, form: RecordForm, found: Mapping[str, Any] | None, http_status: int = 200) -> Response:
+def _list(page: PageRequest, form: RecordForm, records: Mapping[str, Any] | None, http_status: int = 200) -> Response:
     now = datetime.fromisoformat(page.service.kernel.now()).replace(microsecond=0)
     return page.render(
         "audit/list.html",
         http_status=http_status,
-        found=found,
+        found=records,
         form=form,
         outcomes=get_args(Outcome),
         acts=sorted(get_args(ActName)),
@@ -66,8 +66,8 @@ def _list(page: PageRequest, form: RecordForm, found: Mapping[str, Any] | None, 
 async def export(page: PageRequest) -> Response:
     """Send every record that fits as a file, as REST sends it."""
     form = record_form(page)
-    written = page.query.get("format", "ndjson")
-    parts = page.api.stream("audit", "export", query={**form.asked, "format": written})
+    export_format = page.query.get("format", "ndjson")
+    parts = page.api.stream("audit", "export", query={**form.asked, "format": export_format})
     try:
         first = await anext(parts)  # a refusal is answered with a page
     except StopAsyncIteration:
@@ -83,8 +83,8 @@ async def export(page: PageRequest) -> Response:
         finally:
             await parts.aclose()
 
-    name = f'attachment; filename="records.{written}"'
-    media_type = MEDIA_TYPES["csv" if written == "csv" else "ndjson"]
+    name = f'attachment; filename="records.{export_format}"'
+    media_type = MEDIA_TYPES["csv" if export_format == "csv" else "ndjson"]
     return StreamingResponse(body(), media_type=media_type, headers={"content-disposition": name})
 
 
@@ -108,17 +108,17 @@ async def verify(page: PageRequest) -> Response:
 
 async def show_record(page: PageRequest) -> Response:
     """Show a record in full, with its place in the chain."""
-    found = await page.api.get("audit", page.params["id"])
-    record: dict[str, Any] = found["record"]
-    known = {name for _, names in _GROUPS for name in names} | set(_ELSEWHERE)
-    others = tuple(name for name in (*COLUMNS, *record) if name in record and name not in known)
+    detail = await page.api.get("audit", page.params["id"])
+    record: dict[str, Any] = detail["record"]
+    grouped_names = {name for _, names in _GROUPS for name in names} | set(_ELSEWHERE)
+    others = tuple(name for name in (*COLUMNS, *record) if name in record and name not in grouped_names)
     groups = (*_GROUPS, ("More", tuple(dict.fromkeys(others))))
     descriptions = {name: field.description or "" for name, field in record_shape().model_fields.items()}
     return page.render(
         "audit/detail.html",
         record=record,
-        chain=found["chain"],
-        groups=[(title, [one for one in names if one in record]) for title, names in groups if names],
+        chain=detail["chain"],
+        groups=[(title, [name for name in names if name in record]) for title, names in groups if names],
         descriptions=descriptions,
         filters=FILTERS,
     )

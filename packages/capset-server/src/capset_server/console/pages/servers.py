@@ -24,11 +24,11 @@ class _ServerPaths:
 
     def __init__(self, page: PageRequest) -> None:
         agent = page.params.get("agent")
-        own = page.params["name"]
+        name = page.params["name"]
         self.agent = agent
-        self.name = own
-        self.rest = ("tool-sources", own) if agent is None else ("agents", agent, "mcp-servers", own)
-        self.page = ("servers", own) if agent is None else ("servers", "agents", agent, own)
+        self.name = name
+        self.rest = ("tool-sources", name) if agent is None else ("agents", agent, "mcp-servers", name)
+        self.page = ("servers", name) if agent is None else ("servers", "agents", agent, name)
 
 
 async def list_servers(page: PageRequest) -> Response:
@@ -48,16 +48,16 @@ async def show_server(page: PageRequest) -> Response:
 async def show_tools(page: PageRequest) -> Response:
     """Show the tools of a server as they are now, for the page that waits for them."""
     place = _ServerPaths(page)
-    known = await _known(page, place)
-    return page.render("servers/tools.html", place=place, known=known, tools=await _tools(page, place))
+    details = await _known(page, place)
+    return page.render("servers/tools.html", place=place, known=details, tools=await _tools(page, place))
 
 
 async def approve(page: PageRequest) -> Response:
     """Approve the chosen tools as they were seen; if one has changed since, show what it says now."""
-    seen = dict(_chosen(page))
-    if missing := sorted(name for name, digest in seen.items() if not digest):
+    chosen = dict(_chosen(page))
+    if missing := sorted(name for name, digest in chosen.items() if not digest):
         raise InvalidArguments(f"nothing can be approved of {', '.join(missing)!r:.200}: withdraw its approval instead")
-    return await _change(page, "approve", seen, "Approved")
+    return await _change(page, "approve", chosen, "Approved")
 
 
 async def withdraw(page: PageRequest) -> Response:
@@ -67,13 +67,13 @@ async def withdraw(page: PageRequest) -> Response:
 
 def _chosen(page: PageRequest) -> Sequence[tuple[str, str]]:
     """Return the chosen tools by name, each with the hash that was seen of it."""
-    found = [one.partition(" ") for one in page.form.every("tool")]
-    if not found:
+    choices = [choice.partition(" ") for choice in page.form.every("tool")]
+    if not choices:
         raise InvalidArguments("choose the tools first: none was chosen")
-    return [(name, digest) for digest, _, name in found]
+    return [(name, digest) for digest, _, name in choices]
 
 
-async def _change(page: PageRequest, verb: str, tools: object, told: str) -> Response:
+async def _change(page: PageRequest, verb: str, tools: object, outcome: str) -> Response:
     place = _ServerPaths(page)
     try:
         done = await page.api.send("POST", *place.rest, verb, body={"tools": tools})
@@ -82,42 +82,42 @@ async def _change(page: PageRequest, verb: str, tools: object, told: str) -> Res
             raise
         return await _show(page, place, await _tools(page, place), error)
     names = ", ".join(done["tools"])
-    return page.redirect(*place.page, told=f"{told}: {names}." if names else "Nothing has changed.")
+    return page.redirect(*place.page, told=f"{outcome}: {names}." if names else "Nothing has changed.")
 
 
 async def _show(
     page: PageRequest, place: _ServerPaths, tools: Json | None, error: RestRefusal | None = None
 ) -> Response:
     status = 200 if error is None else error.status
-    known = await _known(page, place)
-    return page.render("servers/detail.html", http_status=status, place=place, known=known, tools=tools, error=error)
+    details = await _known(page, place)
+    return page.render("servers/detail.html", http_status=status, place=place, known=details, tools=tools, error=error)
 
 
 async def _known(page: PageRequest, place: _ServerPaths) -> Json:
     """Return what is known of a server without asking it. Raises ``NotFound``."""
     if place.agent is None:
-        listed = await page.api.get("tool-sources")
-        for one in listed["items"]:
-            if one["id"] == place.name:
-                return {**one, "may_approve": listed["may_approve"]}
+        sources = await page.api.get("tool-sources")
+        for source in sources["items"]:
+            if source["id"] == place.name:
+                return {**source, "may_approve": sources["may_approve"]}
         raise NotFound(f"the configuration declares no MCP server or API {place.name!r:.100}")
     agent = await page.api.get("agents", place.agent)
     declared: Json = agent["mcp_servers"] or {}
     server = declared.get(place.name)
     if server is None:
         raise NotFound(f"the agent {agent['name']!r} declares no MCP server {place.name!r:.100}")
-    said: Json = {"name": place.name, "kind": "mcp", "address": server["url"], "capability": f"mcp:{place.name}"}
-    return {**said, "may_approve": True, "state": None, "problem": None, "agent": agent["name"]}
+    details: Json = {"name": place.name, "kind": "mcp", "address": server["url"], "capability": f"mcp:{place.name}"}
+    return {**details, "may_approve": True, "state": None, "problem": None, "agent": agent["name"]}
 
 
 async def _tools(page: PageRequest, place: _ServerPaths) -> Json:
     """Return one page of a server's tools, each with its differences."""
     cursor = None if page.request.method == "POST" else page.query.get("cursor")
-    found = await page.api.get(*place.rest, limit=_PAGE, cursor=cursor)
-    for one in found["tools"]:
-        differs = one["state"] in _DIFFERENT
-        one["difference"] = await asyncio.to_thread(compare_tools, one["before"], one["now"]) if differs else None
-    return found
+    tool_page = await page.api.get(*place.rest, limit=_PAGE, cursor=cursor)
+    for tool in tool_page["tools"]:
+        differs = tool["state"] in _DIFFERENT
+        tool["difference"] = await asyncio.to_thread(compare_tools, tool["before"], tool["now"]) if differs else None
+    return tool_page
 
 
 ROUTES = (

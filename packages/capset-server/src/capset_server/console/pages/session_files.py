@@ -89,8 +89,8 @@ async def change_file(page: PageRequest) -> Response:
     except RestRefusal as refused:
         if refused.status not in (409, 412, 413, 422):
             raise
-        said = f"{refused.message}. Your text is still here: open the file in another window, and compare."
-        return _editor(page, path, text=text, version=version or 0, refusal=said, status=refused.status)
+        message = f"{refused.message}. Your text is still here: open the file in another window, and compare."
+        return _editor(page, path, text=text, version=version or 0, refusal=message, status=refused.status)
     return page.redirect("sessions", session, "files", *path.split("/"), told=f"{path} was saved.")
 
 
@@ -108,7 +108,7 @@ async def _put(page: PageRequest, path: str, content: bytes | RequestBody, heade
 
 
 def _about(page: PageRequest, path: str) -> dict[str, Any]:
-    parts = [one for one in path.split("/") if one]
+    parts = [part for part in path.split("/") if part]
     return {
         "session": page.params["id"],
         "path": path,
@@ -117,8 +117,8 @@ def _about(page: PageRequest, path: str) -> dict[str, Any]:
     }
 
 
-def _folder(page: PageRequest, path: str, found: dict[str, Any]) -> Response:
-    return page.render("sessions/files.html", **_about(page, path), found=found)
+def _folder(page: PageRequest, path: str, folder: dict[str, Any]) -> Response:
+    return page.render("sessions/files.html", **_about(page, path), found=folder)
 
 
 def _editor(page: PageRequest, path: str, *, text: str, version: int, refusal: str = "", status: int = 200) -> Response:
@@ -140,7 +140,7 @@ async def _view(path: str, content: bytes, text: str | None, version: int) -> di
         "is_image": image_type(content) is not None,
         "is_text": text is not None,
         "is_editable": text is not None and _is_editable(text, version),
-        "lines": [one if len(one) <= _LINE else f"{one[:_LINE]}…" for one in lines[:_LINES]],
+        "lines": [line if len(line) <= _LINE else f"{line[:_LINE]}…" for line in lines[:_LINES]],
         "more": max(0, len(lines) - _LINES),
     }
 
@@ -149,8 +149,8 @@ def _lines_of(path: str, text: str) -> list[str]:
     """Return the lines of a text; those of JSON as one reads it, unless that would take too much room."""
     if path.endswith(".json"):
         with suppress(ValueError, RecursionError):
-            shown, is_whole = indented(json.loads(text), _INDENTED)
-            text = shown if is_whole else text
+            indented_text, is_whole = indented(json.loads(text), _INDENTED)
+            text = indented_text if is_whole else text
     return text.split("\n")
 
 

@@ -19,15 +19,15 @@ _TRANSITIONS: Final = 100
 async def list_sessions(page: PageRequest) -> Response:
     """Show the caller's sessions, newest first, or those with one agent."""
     agent = page.query.get("agent_id")
-    found = await page.api.get("sessions", agent_id=agent, cursor=page.query.get("cursor"))
-    return page.render("sessions/list.html", found=found, agent=agent)
+    sessions = await page.api.get("sessions", agent_id=agent, cursor=page.query.get("cursor"))
+    return page.render("sessions/list.html", found=sessions, agent=agent)
 
 
 async def new_session(page: PageRequest) -> Response:
     """Show the form that begins a session, with the agents to choose from."""
     name = page.query.get("name")
-    found = await page.api.find("agents", limit=_AGENTS, status="active", name=name, cursor=page.query.get("cursor"))
-    return page.render("sessions/new.html", found=found, name=name, agent=page.query.get("agent_id", ""))
+    agents = await page.api.find("agents", limit=_AGENTS, status="active", name=name, cursor=page.query.get("cursor"))
+    return page.render("sessions/new.html", found=agents, name=name, agent=page.query.get("agent_id", ""))
 
 
 async def create_session(page: PageRequest) -> Response:
@@ -35,8 +35,8 @@ async def create_session(page: PageRequest) -> Response:
     agent = page.form.text("agent_id")
     if agent is None:
         raise InvalidArguments("Invalid session: an agent is expected", hint="choose one of the list")
-    made = await page.api.send("POST", "sessions", body={"agent_id": agent})
-    return page.redirect("sessions", made["id"])
+    session = await page.api.send("POST", "sessions", body={"agent_id": agent})
+    return page.redirect("sessions", session["id"])
 
 
 async def show_session(page: PageRequest) -> Response:
@@ -87,7 +87,7 @@ async def show_about(page: PageRequest) -> Response:
 async def move_session(page: PageRequest) -> Response:
     """Move a session to another version of its agent, unless it was moved by others since."""
     session, version = page.params["id"], number(page.form, "version")
-    headers = {"if-match": f'"{seen}"'} if (seen := number(page.form, "seen")) else {}
+    headers = {"if-match": f'"{seen_version}"'} if (seen_version := number(page.form, "seen")) else {}
     moved = await page.api.send("PATCH", "sessions", session, body={"agent_version": version}, headers=headers)
     return page.redirect("sessions", session, "about", told=f"The session is in version {moved['agent_version']} now.")
 

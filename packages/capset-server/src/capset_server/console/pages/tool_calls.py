@@ -41,19 +41,19 @@ async def call_tool(page: PageRequest) -> Response:
     began = time.perf_counter()
     answer = await page.api.ask("POST", "sessions", page.params["id"], "calls", content=json.dumps(body).encode())
     seconds = time.perf_counter() - began
-    said = await _said(answer)
-    fields = [Field(one["path"], one["expected"], one.get("did_you_mean")) for one in said.get("fields") or ()]
+    reply = await _said(answer)
+    fields = [Field(field["path"], field["expected"], field.get("did_you_mean")) for field in reply.get("fields") or ()]
     if answer.status == 422 and fields:
-        return await _form(page, tool, errors=fields, refusal=str(said.get("detail")), record=said.get("record"))
-    if answer.status >= 400 and "record" not in said:
+        return await _form(page, tool, errors=fields, refusal=str(reply.get("detail")), record=reply.get("record"))
+    if answer.status >= 400 and "record" not in reply:
         answer.json()  # raises: it was refused before it came to the tool
-    result = await asyncio.to_thread(preview, said.get("data"), SHOWN)
-    approval = said.get("approval")
+    result = await asyncio.to_thread(preview, reply.get("data"), SHOWN)
+    approval = reply.get("approval")
     request = None if approval is None else await page.api.find("approvals", approval)
     return await _form(
         page,
         tool,
-        said={**said, "data": None},
+        said={**reply, "data": None},
         result=result,
         seconds=seconds,
         approval=approval,
@@ -64,8 +64,8 @@ async def call_tool(page: PageRequest) -> Response:
 
 async def _said(answer: RestAnswer) -> dict[str, Any]:
     is_large = len(answer.body) > _LARGE
-    found = await asyncio.to_thread(json.loads, answer.body) if is_large else json.loads(answer.body)
-    return cast("dict[str, Any]", found)
+    parsed = await asyncio.to_thread(json.loads, answer.body) if is_large else json.loads(answer.body)
+    return cast("dict[str, Any]", parsed)
 
 
 def _again(form: Form) -> dict[str, Any] | None:
@@ -73,19 +73,19 @@ def _again(form: Form) -> dict[str, Any] | None:
     if "again" not in form:
         return None
     try:
-        found = json.loads(form["again"])
+        arguments = json.loads(form["again"])
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        arguments = None
+    if not isinstance(arguments, dict):
         raise InvalidArguments("Invalid form: the arguments of the call before are expected as JSON")
-    return cast("dict[str, Any]", found)
+    return cast("dict[str, Any]", arguments)
 
 
 async def _tool(page: PageRequest, name: str) -> Mapping[str, Any]:
-    found = await page.api.get("sessions", page.params["id"], "tools", name=name or "?")
-    if not found["items"]:
+    tools = await page.api.get("sessions", page.params["id"], "tools", name=name or "?")
+    if not tools["items"]:
         raise NotFound(f"the tool {name!r} is not in play in this session")
-    return found["items"][0]
+    return tools["items"][0]
 
 
 async def _form(
@@ -94,32 +94,32 @@ async def _form(
     *,
     errors: Sequence[Field] = (),
     refusal: str = "",
-    **shown: Any,  # what the template shows of a call that was made
+    **call_values: Any,  # what the template shows of a call that was made
 ) -> Response:
     session = page.params["id"]
     snapshot = await page.api.get("sessions", session, "snapshot")
     form = page.form if page.request.method == "POST" and "again" not in page.form else None
-    values = shown.get("arguments") if form is None else None
+    values = call_values.get("arguments") if form is None else None
     fields = () if tool is None else fields_of(tool["schema"], values, errors=errors, form=form)
-    given: dict[str, Any] = {"said": None, "approval": None, "request": None, "record": None, **shown}
+    context: dict[str, Any] = {"said": None, "approval": None, "request": None, "record": None, **call_values}
     return page.render(
         "sessions/call.html",
         http_status=422 if refusal and not page.is_fragment else 200,
         session=session,
-        tools=[one for one in snapshot["tools"] if one["in_play"]],
-        left_out=sum(not one["in_play"] for one in snapshot["tools"]),
+        tools=[snapshot_tool for snapshot_tool in snapshot["tools"] if snapshot_tool["in_play"]],
+        left_out=sum(not snapshot_tool["in_play"] for snapshot_tool in snapshot["tools"]),
         tool=tool,
         fields=fields,
-        others=[one for one in errors if not _is_at_a_field(one, fields)],
+        others=[error for error in errors if not _is_at_a_field(error, fields)],
         refusal=refusal,
-        again=json.dumps(given.get("arguments") or {}),
-        **given,
+        again=json.dumps(context.get("arguments") or {}),
+        **context,
     )
 
 
 def _is_at_a_field(error: Field, fields: Sequence[Any]) -> bool:
     """Return whether a form shows an error at one of its fields."""
-    return any(one.error == error.expected or _is_at_a_field(error, one.fields) for one in fields)
+    return any(field.error == error.expected or _is_at_a_field(error, field.fields) for field in fields)
 
 
 ROUTES = (

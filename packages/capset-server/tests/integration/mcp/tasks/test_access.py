@@ -44,15 +44,15 @@ async def test_only_those_who_declare_tasks_get_them(shared: Site, ada: Tasker) 
             assert error["code"] == MISSING_REQUIRED_CLIENT_CAPABILITY
             assert error["data"] == {"requiredCapabilities": {"extensions": {TASKS: {}}}}
     assert (await ada.get(task["taskId"]))["status"] == "working"
-    found = await ada.ask("server/discover", {})
-    assert found["capabilities"]["extensions"] == {TASKS: {}}
+    discovery = await ada.ask("server/discover", {})
+    assert discovery["capabilities"]["extensions"] == {TASKS: {}}
 
 
 @pytest.mark.spec("M19")
 async def test_older_revisions_have_no_tasks() -> None:
-    async with bench("legacy", pay) as here:
-        assert (await here.client.call_tool("pay", {"to": "bob"})).is_error
-        extensions = here.client.server_capabilities.extensions
+    async with bench("legacy", pay) as workbench:
+        assert (await workbench.client.call_tool("pay", {"to": "bob"})).is_error
+        extensions = workbench.client.server_capabilities.extensions
         assert not extensions
 
 
@@ -74,17 +74,17 @@ async def test_methods_that_are_gone_and_headers_that_disagree(ada: Tasker) -> N
 
 
 @pytest.mark.spec("M19", "T44")
-@pytest.mark.parametrize("who", ["bob", "spy", "ada"])
-async def test_tasks_of_others_are_not_there(shared: Site, ada: Tasker, who: str) -> None:
+@pytest.mark.parametrize("user", ["bob", "spy", "ada"])
+async def test_tasks_of_others_are_not_there(shared: Site, ada: Tasker, user: str) -> None:
     """Those of another principal, of another organisation, and of the same one in another session."""
-    task = await ada.task("pay", to=who)
+    task = await ada.task("pay", to=user)
     await decide(shared, task)
-    thief = await caller(shared, who)
+    thief = await caller(shared, user)
     for method, more in (("tasks/get", {}), ("tasks/update", {"inputResponses": {}}), ("tasks/cancel", {})):
-        for known in (task["taskId"], approval_of(task)):
-            assert await thief.refused(method, {"taskId": known, **more}) == INVALID_PARAMS
+        for task_id in (task["taskId"], approval_of(task)):
+            assert await thief.refused(method, {"taskId": task_id, **more}) == INVALID_PARAMS
     assert done == []
-    assert text_in(await ada.get(task["taskId"])) == f"{who} has 5"
+    assert text_in(await ada.get(task["taskId"])) == f"{user} has 5"
 
 
 @pytest.mark.spec("M19", "T44")
@@ -131,14 +131,14 @@ async def test_rights_are_those_of_the_moment() -> None:
         return "settled"
 
     agent = Agent("settler", uses=[Capability("bills", tools=[settle])])
-    async with site(agents=[agent]) as here:
-        await here.key("may", principal="eve", permissions=["bills:pay"])
-        await here.key("may_not", principal="eve", permissions=[])
-        url = f"{here.url}/mcp/agents/settler"
-        task = await Tasker(url, here.keys["may"]).task("settle")
-        await decide(here, task)
-        found = await Tasker(url, here.keys["may_not"]).get(task["taskId"])
-        assert found["result"]["isError"] is True
+    async with site(agents=[agent]) as server:
+        await server.key("may", principal="eve", permissions=["bills:pay"])
+        await server.key("may_not", principal="eve", permissions=[])
+        url = f"{server.url}/mcp/agents/settler"
+        task = await Tasker(url, server.keys["may"]).task("settle")
+        await decide(server, task)
+        state = await Tasker(url, server.keys["may_not"]).get(task["taskId"])
+        assert state["result"]["isError"] is True
         assert done == []
 
 
@@ -155,12 +155,14 @@ async def test_an_outcome_is_for_the_rights_that_it_came_of() -> None:
         return "the code is 4711"
 
     agent = Agent("keeper", uses=[Capability("vault", tools=[reveal])])
-    async with site(agents=[agent]) as here:
-        await here.key("may", principal="eve", permissions=["vault:open"])
-        await here.key("may_not", principal="eve", permissions=[])
-        may, may_not = [Tasker(f"{here.url}/mcp/agents/keeper", here.keys[one]) for one in ("may", "may_not")]
+    async with site(agents=[agent]) as server:
+        await server.key("may", principal="eve", permissions=["vault:open"])
+        await server.key("may_not", principal="eve", permissions=[])
+        may, may_not = [
+            Tasker(f"{server.url}/mcp/agents/keeper", server.keys[key_name]) for key_name in ("may", "may_not")
+        ]
         task = await may.task("reveal")
-        await decide(here, task)
+        await decide(server, task)
         reading = asyncio.create_task(may.get(task["taskId"]))
         await started.wait()
         peeping = asyncio.create_task(may_not.refused("tasks/get", {"taskId": task["taskId"]}))
@@ -171,14 +173,14 @@ async def test_an_outcome_is_for_the_rights_that_it_came_of() -> None:
 
 @pytest.mark.spec("M19")
 async def test_tasks_count_as_open_requests() -> None:
-    async with bank(governance=Governance(pending_approvals=2)) as here:
-        ada = await caller(here)
+    async with bank(governance=Governance(pending_approvals=2)) as server:
+        ada = await caller(server)
         tasks_of = [await ada.task("pay", to=name) for name in ("a", "b")]
         refused = await ada.call("pay", to="c")
         assert refused["_meta"][f"{PREFIX}error"]["code"] == "limit_exceeded"
         await ada.cancel(tasks_of[0]["taskId"])
         assert (await ada.call("pay", to="c"))["resultType"] == "task"
-        assert len((await here.kernel.approvals.list(ApprovalQuery("acme"))).items) == 3
+        assert len((await server.kernel.approvals.list(ApprovalQuery("acme"))).items) == 3
 
 
 @pytest.mark.realtime
@@ -190,11 +192,11 @@ async def test_tasks_outlive_their_server_and_are_those_of_all(tmp_path: Path) -
         task = await Tasker(f"{first.url}/mcp/agents/teller", key).task("pay", to="bob")
         assert (await Tasker(f"{first.url}/mcp/agents/teller", key).get(task["taskId"]))["status"] == "working"
     async with bank(store=store) as second, bank(store=store) as third:
-        callers = [Tasker(f"{one.url}/mcp/agents/teller", key) for one in (second, third)]
+        callers = [Tasker(f"{server.url}/mcp/agents/teller", key) for server in (second, third)]
         await decide(third, task)
-        found = await asyncio.gather(*(one.get(task["taskId"]) for _ in range(5) for one in callers))
-        assert {one["status"] for one in found} <= {"completed", "working"}
-        assert {text_in(await one.get(task["taskId"])) for one in callers} == {"bob has 5"}
+        states = await asyncio.gather(*(tasker.get(task["taskId"]) for _ in range(5) for tasker in callers))
+        assert {state["status"] for state in states} <= {"completed", "working"}
+        assert {text_in(await tasker.get(task["taskId"])) for tasker in callers} == {"bob has 5"}
         assert done == [("bob", 5)]
 
 
@@ -211,19 +213,19 @@ async def test_a_server_that_stops_says_so_of_its_calls(tmp_path: Path, monkeypa
         assert (await ada.get(task["taskId"]))["status"] == "working"
         await until(lambda: done == [("started", "bob")])
     async with bank(store=store) as second:
-        found = await Tasker(f"{second.url}/mcp/agents/teller", key).get(task["taskId"])
-        assert (found["status"], found["error"]["code"]) == ("failed", -32603)
-        assert "The server was stopped" in found["statusMessage"]
+        state = await Tasker(f"{second.url}/mcp/agents/teller", key).get(task["taskId"])
+        assert (state["status"], state["error"]["code"]) == ("failed", -32603)
+        assert "The server was stopped" in state["statusMessage"]
         assert done == [("started", "bob")]
 
 
 @pytest.mark.spec("M19")
 async def test_a_door_without_keys_has_tasks_for_as_long_as_it_lives() -> None:
     async with (
-        support.site(pay, tokens={"ada": Principal("ada")}) as here,
-        here.kernel.open(here.agent, principal=Principal("ada")) as here.session,
+        support.site(pay, tokens={"ada": Principal("ada")}) as server,
+        server.kernel.open(server.agent, principal=Principal("ada")) as server.session,
     ):
-        ada = Tasker(f"{here.url}/mcp", "ada")
+        ada = Tasker(f"{server.url}/mcp", "ada")
         task = await ada.task("pay", to="bob")
-        await here.kernel.approvals.decide(approval_of(task), YES, by=Principal("boss"))
+        await server.kernel.approvals.decide(approval_of(task), YES, by=Principal("boss"))
         assert text_in(await ada.get(task["taskId"])) == "bob has 5"

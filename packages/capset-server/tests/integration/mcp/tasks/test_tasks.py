@@ -36,21 +36,21 @@ async def test_a_call_waits_is_approved_and_goes_on_once(shared: Site, ada: Task
     assert done == []
     await decide(shared, task)
     assert done == [], "it goes on when its caller comes, whose rights are looked at again"
-    found: dict[str, Any] = {}
+    state: dict[str, Any] = {}
     for _ in range(3):
-        found = await ada.get(task["taskId"])
-        assert text_in(found) == "bob has 5"
-        assert found["resultType"] == "complete"
-        assert found["result"]["structuredContent"] == {"result": "bob has 5"}
-        assert found["result"]["isError"] is False
-        assert found["ttlMs"] > 23 * 3_600_000
+        state = await ada.get(task["taskId"])
+        assert text_in(state) == "bob has 5"
+        assert state["resultType"] == "complete"
+        assert state["result"]["structuredContent"] == {"result": "bob has 5"}
+        assert state["result"]["isError"] is False
+        assert state["ttlMs"] > 23 * 3_600_000
     assert done == [("bob", 5)]
-    kept = await shared.kernel.approvals.get(approval_of(task), org="acme")
-    assert kept.status == "used"
+    approval = await shared.kernel.approvals.get(approval_of(task), org="acme")
+    assert approval.status == "used"
     records = await shared.records(approval=approval_of(task))
-    assert [one.outcome for one in records] == ["denied", "succeeded"]
+    assert [record.outcome for record in records] == ["denied", "succeeded"]
     assert records[1].correlation == approval_of(task)
-    assert found["result"]["_meta"][f"{PREFIX}record"] == records[1].id
+    assert state["result"]["_meta"][f"{PREFIX}record"] == records[1].id
     another = await ada.task("pay", to="bob")
     assert another["taskId"] != task["taskId"]
 
@@ -60,8 +60,8 @@ async def test_equal_calls_are_one_task(shared: Site, ada: Tasker) -> None:
     first, second = await ada.task("pay", to="bob"), await ada.task("pay", to="bob", amount=5)
     assert first["taskId"] == second["taskId"]
     await decide(shared, first)
-    found = await asyncio.gather(*(ada.get(first["taskId"]) for _ in range(10)))
-    assert {text_in(one) for one in found} == {"bob has 5"}
+    states = await asyncio.gather(*(ada.get(first["taskId"]) for _ in range(10)))
+    assert {text_in(state) for state in states} == {"bob has 5"}
     assert done == [("bob", 5)]
 
 
@@ -70,13 +70,13 @@ async def test_what_was_rejected_is_the_result(shared: Site, ada: Tasker) -> Non
     task = await ada.task("pay", to="eve")
     await decide(shared, task, Answer(approved=False, note="not her"))
     for _ in range(2):
-        found = await ada.get(task["taskId"])
-        assert "rejected by user:boss: not her" in text_in(found)
-        assert found["result"]["isError"] is True
-        assert found["result"]["_meta"][f"{PREFIX}error"]["code"] == "approval_rejected"
+        state = await ada.get(task["taskId"])
+        assert "rejected by user:boss: not her" in text_in(state)
+        assert state["result"]["isError"] is True
+        assert state["result"]["_meta"][f"{PREFIX}error"]["code"] == "approval_rejected"
     assert done == []
     records = await shared.records(approval=approval_of(task))
-    assert [one.outcome for one in records] == ["denied", "rejected"]
+    assert [record.outcome for record in records] == ["denied", "rejected"]
 
 
 @pytest.mark.spec("M19")
@@ -110,16 +110,16 @@ async def test_the_same_call_may_use_the_approval_instead(shared: Site, ada: Tas
 @pytest.mark.spec("M19")
 async def test_a_task_expires_and_is_forgotten() -> None:
     clock = FakeClock()
-    async with bank(clock=clock) as here:
-        ada = await caller(here)
-        late, kept = await ada.task("pay", to="bob"), await ada.task("pay", to="eve")
-        await decide(here, kept, Answer(approved=True, scope="session"))
-        assert text_in(await ada.get(kept["taskId"])) == "eve has 5"
+    async with bank(clock=clock) as server:
+        ada = await caller(server)
+        late, finished = await ada.task("pay", to="bob"), await ada.task("pay", to="eve")
+        await decide(server, finished, Answer(approved=True, scope="session"))
+        assert text_in(await ada.get(finished["taskId"])) == "eve has 5"
         clock.advance(3_601)
-        found = await ada.get(late["taskId"])
-        assert found["result"]["_meta"][f"{PREFIX}error"]["code"] == "approval_expired"
+        state = await ada.get(late["taskId"])
+        assert state["result"]["_meta"][f"{PREFIX}error"]["code"] == "approval_expired"
         clock.advance(23 * 3_600)
-        for task in (late, kept):
+        for task in (late, finished):
             assert await ada.refused("tasks/get", {"taskId": task["taskId"]}) == INVALID_PARAMS
         assert done == [("eve", 5)]
 
@@ -128,11 +128,11 @@ async def test_a_task_expires_and_is_forgotten() -> None:
 async def test_a_long_approval_lets_nothing_go_on_twice() -> None:
     """Not even after the outcome has been forgotten."""
     clock = FakeClock()
-    async with bank(clock=clock, governance=Governance(approval_seconds=7 * 86_400)) as here:
-        ada = await caller(here)
+    async with bank(clock=clock, governance=Governance(approval_seconds=7 * 86_400)) as server:
+        ada = await caller(server)
         task = await ada.task("pay", to="bob")
         clock.advance(3 * 86_400)
-        await decide(here, task, Answer(approved=True, scope="session"))
+        await decide(server, task, Answer(approved=True, scope="session"))
         assert text_in(await ada.get(task["taskId"])) == "bob has 5"
         clock.advance(86_400)
         assert await ada.refused("tasks/get", {"taskId": task["taskId"]}) == INVALID_PARAMS
@@ -146,10 +146,10 @@ async def test_a_waiting_task_is_cancelled(shared: Site, ada: Tasker) -> None:
         "resultType": "complete",
         "_meta": task_meta(await ada.cancel(task["taskId"])),
     }
-    found = await ada.get(task["taskId"])
-    assert (found["status"], "result" in found) == ("cancelled", False)
-    kept = await shared.kernel.approvals.get(approval_of(task), org="acme")
-    assert (kept.status, kept.note, kept.decided_by) == ("expired", "withdrawn", "user:ada")
+    state = await ada.get(task["taskId"])
+    assert (state["status"], "result" in state) == ("cancelled", False)
+    approval = await shared.kernel.approvals.get(approval_of(task), org="acme")
+    assert (approval.status, approval.note, approval.decided_by) == ("expired", "withdrawn", "user:ada")
     approved = await ada.task("pay", to="eve")
     await decide(shared, approved)
     await ada.cancel(approved["taskId"])
@@ -171,8 +171,8 @@ async def test_a_long_call_outlives_the_client_that_asks(
     task = await ada.task("slow", to="bob")
     await decide(shared, task)
     for _ in range(2):
-        found = await ada.get(task["taskId"])
-        assert (found["status"], found["statusMessage"]) == ("working", "'slow' runs")
+        state = await ada.get(task["taskId"])
+        assert (state["status"], state["statusMessage"]) == ("working", "'slow' runs")
     await until(lambda: done == [("started", "bob")])
     gate.set()
     await until(lambda: ("ended", "bob") in done)
@@ -206,9 +206,9 @@ async def test_cancelling_many_times_leaves_no_task_without_an_outcome(shared: S
         task = await ada.task("pay", to=f"bob {number}")
         await decide(shared, task)
         name = task["taskId"]
-        found = await asyncio.gather(*(ada.get(name) for _ in range(3)), *(ada.cancel(name) for _ in range(6)))
-        for one in (*found[:3], await ada.get(name)):
-            assert one.get("status") in ("completed", "cancelled"), one
+        states = await asyncio.gather(*(ada.get(name) for _ in range(3)), *(ada.cancel(name) for _ in range(6)))
+        for state in (*states[:3], await ada.get(name)):
+            assert state.get("status") in ("completed", "cancelled"), state
 
 
 @pytest.mark.spec("M19")
@@ -219,11 +219,11 @@ async def test_a_client_that_leaves_while_its_task_is_reserved_stops_nothing(
     reserve, reserved, rows = replies.reserve, asyncio.Event(), list[Any]()
 
     async def slowly(self: Any, row: Any, **options: Any) -> Any:
-        found = await reserve(self, row, **options)
+        stored_reply = await reserve(self, row, **options)
         reserved.set()
         await moment(0.2)
         rows.append(row)
-        return found
+        return stored_reply
 
     going, ending = await ada.task("pay", to="bob"), await ada.task("pay", to="eve")
     await decide(shared, going)
@@ -249,10 +249,10 @@ async def test_a_limit_makes_a_task_wait(shared: Site, ada: Tasker) -> None:
         await decide(shared, task)
     assert text_in(await ada.get(first["taskId"])) == "bob"
     for _ in range(2):
-        found = await ada.get(second["taskId"])
-        assert found["status"] == "working"
-        assert "Rate limit exceeded" in found["statusMessage"]
-        assert found["pollIntervalMs"] > 3_500_000
+        state = await ada.get(second["taskId"])
+        assert state["status"] == "working"
+        assert "Rate limit exceeded" in state["statusMessage"]
+        assert state["pollIntervalMs"] > 3_500_000
     assert (await shared.kernel.approvals.get(approval_of(second), org="acme")).status == "approved"
 
 
@@ -260,11 +260,11 @@ async def test_a_limit_makes_a_task_wait(shared: Site, ada: Tasker) -> None:
 async def test_a_result_that_is_too_large_is_given_once(shared: Site, ada: Tasker) -> None:
     task = await ada.task("large", size=1_500_000)
     await decide(shared, task)
-    found = await ada.get(task["taskId"])
-    assert len(found["result"]["structuredContent"]["result"]) == 1_500_000
-    again = await ada.get(task["taskId"])
-    assert (again["status"], again["error"]["code"]) == ("failed", -32603)
-    assert found["result"]["_meta"][f"{PREFIX}record"] in again["statusMessage"]
+    state = await ada.get(task["taskId"])
+    assert len(state["result"]["structuredContent"]["result"]) == 1_500_000
+    second_state = await ada.get(task["taskId"])
+    assert (second_state["status"], second_state["error"]["code"]) == ("failed", -32603)
+    assert state["result"]["_meta"][f"{PREFIX}record"] in second_state["statusMessage"]
 
 
 @pytest.mark.spec("M19")
@@ -285,9 +285,9 @@ async def test_a_task_has_the_arguments_whose_fields_go_by_aliases(shared: Site,
     assert text_in(await ada.get(task["taskId"])) == "2 tea"
     changed = await ada.task("buy", order={"articleName": "tea", "howMany": 3})
     request = await shared.kernel.approvals.get(approval_of(changed), org="acme")
-    shown = json.loads(request.arguments)
-    shown["order"]["how_many"] = 1
-    await decide(shared, changed, Answer(approved=True, arguments=shown))
+    arguments = json.loads(request.arguments)
+    arguments["order"]["how_many"] = 1
+    await decide(shared, changed, Answer(approved=True, arguments=arguments))
     assert text_in(await ada.get(changed["taskId"])) == "1 tea"
     assert done == [("tea", 2), ("tea", 1)]
 
@@ -313,12 +313,12 @@ async def test_a_call_of_a_handlers_own_is_no_task(shared: Site, ada: Tasker) ->
 async def test_a_task_cannot_be_asked_but_its_call_can(shared: Site, ada: Tasker) -> None:
     task = await ada.task("asks")
     await decide(shared, task)
-    found = await ada.get(task["taskId"])
-    assert "asks its caller: Sure? Make the same call again" in text_in(found)
-    assert found["result"]["isError"] is True
+    state = await ada.get(task["taskId"])
+    assert "asks its caller: Sure? Make the same call again" in text_in(state)
+    assert state["result"]["isError"] is True
     person = Tasker(ada.url, ada.key, {"elicitation": {}, "extensions": {TASKS: {}}})
-    asked = await person.call("asks")
-    assert asked["resultType"] == "input_required"
+    question = await person.call("asks")
+    assert question["resultType"] == "input_required"
     answers = {"sure": {"action": "accept", "content": {"sure": True}}}
-    more = {"inputResponses": answers, "requestState": asked["requestState"]}
+    more = {"inputResponses": answers, "requestState": question["requestState"]}
     assert (await person.call("asks", more=more))["content"][0]["text"] == "accept"

@@ -195,5 +195,5 @@ def _folded(word: str) -> set[str]:
     return {word.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass"), word.lower()}
 
 
-def _unreadable(what: str, todo: str) -> QueryFailure:
-    return QueryFailure(f"the query cannot be read for certain at {what}: {todo}")
+def _unreadable(place: str, todo: str) -> QueryFailure:
+    return QueryFailure(f"the query cannot be read for certain at {place}: {todo}")

@@ -114,6 +114,8 @@ def _bound(base: int, max_bytes: int) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
         size = base + _MEMORY + _OF_ROWS * max_bytes
-        resource.setrlimit(resource.RLIMIT_AS, (size if most == resource.RLIM_INFINITY else min(size, most), most))
+        resource.setrlimit(
+            resource.RLIMIT_AS, (size if hard_limit == resource.RLIM_INFINITY else min(size, hard_limit), hard_limit)
+        )

@@ -147,9 +147,9 @@ def _connected(url: str, seconds: float, name: str) -> Connection:
 
 def _prepare(connection: Connection, seconds: float) -> None:
     connection.read_only = True
-    whole = max(1, round(seconds * 1000))
-    lock = min(whole, round(_LOCK_SECONDS * 1000))
-    connection.execute(_SETTINGS, {"all": f"{whole}", "lock": f"{lock}", "idle": f"{whole + 5000}"})
+    milliseconds = max(1, round(seconds * 1000))
+    lock = min(milliseconds, round(_LOCK_SECONDS * 1000))
+    connection.execute(_SETTINGS, {"all": f"{milliseconds}", "lock": f"{lock}", "idle": f"{milliseconds + 5000}"})
 
 
 def _check_database(connection: Connection, name: str) -> None:

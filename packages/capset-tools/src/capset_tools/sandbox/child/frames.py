@@ -117,10 +117,10 @@ def unpacked_file(payload: bytes) -> tuple[str, bytes]:
 def read_ending(payload: bytes) -> Ending:
     """Return the ``Ending`` in a ``DONE`` frame. Raises ``ValueError`` for an invalid one."""
     try:
-        found: object = json.loads(payload)
+        parsed: object = json.loads(payload)
     except RecursionError:
         raise ValueError("the last frame is nested too deeply") from None
-    members = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    members = cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
     if members.keys() != _TYPES.keys() or not all(_is_of(members[name], kinds) for name, kinds in _TYPES.items()):
         raise ValueError("the last frame is no ending")
     if members["stopped"] not in (None, *get_args(Stopped)):
@@ -141,7 +141,7 @@ def _is_of(value: object, kinds: tuple[type, ...]) -> bool:
     elif isinstance(value, dict):
         members = cast("dict[str, object]", value)
         inner = [*members, *members.values()]
-    return kind in kinds and all(isinstance(one, str) and _is_whole(one) for one in inner)
+    return kind in kinds and all(isinstance(element, str) and _is_whole(element) for element in inner)
 
 
 def _is_whole(text: str) -> bool:
@@ -154,7 +154,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _exactly(stream: BinaryIO, size: int) -> bytes:
-    found = stream.read(size)
-    if len(found) != size:
+    content = stream.read(size)
+    if len(content) != size:
         raise EOFError("the request breaks off")
-    return found
+    return content

@@ -118,7 +118,7 @@ def _prepare_interpreter() -> None:
     sys.path.append(PACKAGES)
     for add in (site.setquit, site.setcopyright, site.sethelper):  # started without ``site``, and so without exit()
         add()
-    for name in [one for one in sys.modules if one.partition(".")[0] == "capset_tools"]:
+    for name in [module for module in sys.modules if module.partition(".")[0] == "capset_tools"]:
         del sys.modules[name]
     sys.dont_write_bytecode = True
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -144,23 +144,23 @@ def _bound_memory(size: int) -> Callable[[], None]:
     import threading
 
     threading.stack_size(_STACK)
-    least, most = 0, _MOST
-    while most - least > mmap.PAGESIZE:  # there is no /proc that would tell its size
-        middle = (least + most) // 2
+    low, high = 0, _MOST
+    while high - low > mmap.PAGESIZE:  # there is no /proc that would tell its size
+        middle = (low + high) // 2
         resource.setrlimit(resource.RLIMIT_AS, (middle, resource.RLIM_INFINITY))
         try:
             mmap.mmap(-1, mmap.PAGESIZE).close()
         except (OSError, MemoryError):
-            least = middle
+            low = middle
         else:
-            most = middle
+            high = middle
     space = _PACKAGE_SPACE if os.path.isdir(PACKAGES) else 0  # noqa: PTH112
-    whole = most + size + space + _REPORTING
-    resource.setrlimit(resource.RLIMIT_AS, (most + size, whole))
+    total = high + size + space + _REPORTING
+    resource.setrlimit(resource.RLIMIT_AS, (high + size, total))
     if space:
-        give_space = partial(resource.setrlimit, resource.RLIMIT_AS, (most + size + space, whole))
+        give_space = partial(resource.setrlimit, resource.RLIMIT_AS, (high + size + space, total))
         sys.meta_path.insert(0, _PackageSpace(give_space))
-    return partial(resource.setrlimit, resource.RLIMIT_AS, (whole, whole))
+    return partial(resource.setrlimit, resource.RLIMIT_AS, (total, total))
 
 
 class _PackageSpace:
@@ -184,10 +184,10 @@ def _run(code: str, report: int, make_room: Callable[[], None]) -> int:
     main.__dict__.update(__builtins__=sys.modules["builtins"], __file__=NAME)
     sys.modules["__main__"] = main
     linecache.cache[NAME] = (len(code), None, code.splitlines(keepends=True), NAME)
-    told: list[str | None] = [None, None, None]
+    outcome: list[str | None] = [None, None, None]
     status = 0
     try:
-        told[0] = _value(code, main)
+        outcome[0] = _value(code, main)
     except SystemExit as ended:
         if ended.code is None or isinstance(ended.code, int):
             status = (ended.code or 0) & 0xFF
@@ -196,12 +196,12 @@ def _run(code: str, report: int, make_room: Callable[[], None]) -> int:
             status = 1
     except BaseException as error:  # of the code's own, of any kind
         make_room()
-        told[1:], status = [_traceback(error), _limit_of(error)], 1
+        outcome[1:], status = [_traceback(error), _limit_of(error)], 1
     try:
         _finish(main)
     except BaseException:  # as CPython, which prints what ends fail with, and goes on
         traceback.print_exc()
-    _report(report, told)
+    _report(report, outcome)
     return status
 
 
@@ -284,9 +284,9 @@ def _traceback(error: BaseException) -> str:
         return type(error).__name__
 
 
-def _report(report: int, told: list[str | None]) -> None:
+def _report(report: int, outcome: list[str | None]) -> None:
     """Tell the value, the error and the limit of the code."""
-    data = json.dumps(told).encode()
+    data = json.dumps(outcome).encode()
     with suppress(OSError):  # the code has closed it
         while data:
             data = data[os.write(report, data) :]

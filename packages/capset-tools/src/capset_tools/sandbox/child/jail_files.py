@@ -51,7 +51,7 @@ class JailFiles:
         """Write the files of a run, and return the reasons by path why some could not be."""
         not_shown: dict[str, str] = {}
         for path, content in contents.items():
-            if path in self._own or any(path == one or path.startswith(f"{one}/") for one in _OWN_FOLDERS):
+            if path in self._own or any(path == folder or path.startswith(f"{folder}/") for folder in _OWN_FOLDERS):
                 not_shown[path] = _RESERVED
                 continue
             try:
@@ -68,34 +68,34 @@ class JailFiles:
 
         Raises ``OverflowError`` if they are more, or larger, than a run may have.
         """
-        left, size = LeftFiles({}, {}, set()), 0
-        for path, is_folder in _walked(left.not_kept):
-            _check_number(left, limits)
+        remaining, size = LeftFiles({}, {}, set()), 0
+        for path, is_folder in _walked(remaining.not_kept):
+            _check_number(remaining, limits)
             if is_folder:
-                left.folders.add(path)
+                remaining.folders.add(path)
                 continue
             if path in self._own:
                 continue
             if (name := _readable(path)) != path:
-                left.not_kept[name] = _NO_TEXT
+                remaining.not_kept[name] = _NO_TEXT
                 continue
-            content = _content(path, limits["max_bytes"] - size, left.not_kept)
+            content = _content(path, limits["max_bytes"] - size, remaining.not_kept)
             if content is not None:
-                left.files[path] = content
+                remaining.files[path] = content
                 size += len(content)
-        _check_number(left, limits)
-        return left
+        _check_number(remaining, limits)
+        return remaining
 
 
-def _check_number(left: LeftFiles, limits: RunLimits) -> None:
+def _check_number(remaining: LeftFiles, limits: RunLimits) -> None:
     """Raise ``OverflowError`` if there are more files than a run may have, those that are not kept included."""
-    if len(left.files) + len(left.not_kept) > limits["max_files"]:
+    if len(remaining.files) + len(remaining.not_kept) > limits["max_files"]:
         raise OverflowError("too many files")
 
 
 def _walked(unread: dict[str, str]) -> list[tuple[str, bool]]:
     """Return all paths, each with whether it is a directory; ``unread`` gets the reason of one that cannot be read."""
-    found: list[tuple[str, bool]] = []
+    paths: list[tuple[str, bool]] = []
     folders = [""]
     while folders:
         folder = folders.pop()
@@ -108,12 +108,12 @@ def _walked(unread: dict[str, str]) -> list[tuple[str, bool]]:
                     if path in _OWN_FOLDERS:
                         continue
                     is_folder = entry.is_dir(follow_symlinks=False)
-                    found.append((path, is_folder))
+                    paths.append((path, is_folder))
                     if is_folder:
                         folders.append(path)
         except OSError as error:
             unread[_readable(folder)] = _words(error)
-    return found
+    return paths
 
 
 def _readable(path: str) -> str:

@@ -45,7 +45,9 @@ class _JailRun:
         self._limits: RunLimits = order["limits"]
         self._printer = printer
         self._source = source
-        self._decoders = {one: codecs.getincrementaldecoder("utf-8")(errors="replace") for one in ("stdout", "stderr")}
+        self._decoders = {
+            stream: codecs.getincrementaldecoder("utf-8")(errors="replace") for stream in ("stdout", "stderr")
+        }
         self._report = bytearray()
         self._complaints = ""
         self._is_bash = order["backend"] == "isolated-bash"
@@ -57,9 +59,9 @@ class _JailRun:
 
     def ended(self) -> RunEnded:
         """Run the code to its end, or to that of a limit. No process is left but this one."""
-        (stdout, told), (stderr, complained) = os.pipe(), os.pipe()
+        (stdout, stdout_writer), (stderr, complained) = os.pipe(), os.pipe()
         report, reported = os.pipe()
-        writers = told, complained, reported
+        writers = stdout_writer, complained, reported
         hide_process()  # or code in bash could speak to capset in its place
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # which does not kill a first process
         pid = os.fork()
@@ -87,11 +89,11 @@ class _JailRun:
         for descriptor in (*streams, self._source):
             poll.register(descriptor, select.POLLIN)
         while streams or self._status is None:
-            left = deadline - monotonic()
-            if left <= 0:
+            remaining = deadline - monotonic()
+            if remaining <= 0:
                 return "time"
             step = _STEP if streams else _STEP / 10  # it has closed all that it could tell by
-            for descriptor, _event in poll.poll(min(left, step) * 1000):
+            for descriptor, _event in poll.poll(min(remaining, step) * 1000):
                 data = os.read(descriptor, _CHUNK)
                 if descriptor == self._source:
                     if not data:
@@ -152,17 +154,19 @@ class _JailRun:
 
 def _read_report(report: bytes | bytearray) -> tuple[str | None, str | None, str | None]:
     """Return the value, the error and the limit in a report; nothing of one that is none."""
-    found: object = None
+    parsed: object = None
     with suppress(ValueError):
-        found = json.loads(report)
-    told = cast("list[object]", found) if isinstance(found, list) else []
-    value, error, limit = (one if isinstance(one, str) else None for one in (*told[:3], None, None, None)[:3])
+        parsed = json.loads(report)
+    members = cast("list[object]", parsed) if isinstance(parsed, list) else []
+    value, error, limit = (
+        member if isinstance(member, str) else None for member in (*members[:3], None, None, None)[:3]
+    )
     return value, error, limit
 
 
 def _inodes(places: Iterable[str]) -> int:
     """Return the number of files and directories on some file systems of the jail."""
-    return sum(found.f_files - found.f_ffree for found in map(os.statvfs, places))
+    return sum(file_system.f_files - file_system.f_ffree for file_system in map(os.statvfs, places))
 
 
 def _is_full() -> bool:

@@ -65,18 +65,18 @@ def _jailed(order: Order, contents: dict[str, bytes], printer: Printer, send: Ca
         furnish_shell()
     files = JailFiles()
     not_shown = files.place(contents)
-    shown = {path: content for path, content in contents.items() if path not in not_shown}
-    ended, left = run_jailed(order, printer, source=0), LeftFiles({}, {}, set())
+    visible = {path: content for path, content in contents.items() if path not in not_shown}
+    ended, remaining = run_jailed(order, printer, source=0), LeftFiles({}, {}, set())
     if ended.stopped is None:
         try:
-            left = files.left(limits)
+            remaining = files.left(limits)
         except OverflowError:
             ended = RunEnded(ended.exit_code, error=ended.error, stopped="files")
-    for path in left.not_kept.keys() & shown.keys():
-        left.files[path] = shown[path]  # a path that is no longer a regular file is not deleted either
-    ending = _send_changes(ended, shown, left.files, left.folders, printer, send)
+    for path in remaining.not_kept.keys() & visible.keys():
+        remaining.files[path] = visible[path]  # a path that is no longer a regular file is not deleted either
+    ending = _send_changes(ended, visible, remaining.files, remaining.folders, printer, send)
     ending["not_shown"] = not_shown
-    ending["not_kept"] = {path: why for path, why in left.not_kept.items() if not is_scratch(path)}
+    ending["not_kept"] = {path: why for path, why in remaining.not_kept.items() if not is_scratch(path)}
     return ending
 
 
@@ -138,9 +138,9 @@ def _bound(limits: RunLimits) -> None:
     if sys.platform == "linux":  # address space cannot be limited on other systems
         with open("/proc/self/statm") as sizes:  # noqa: PTH123  # loading pathlib takes longer than all the rest
             now = int(sizes.read().split()[0]) * resource.getpagesize()
-        most = max(now, _BASE) + 2 * limits["memory_bytes"]
+        max_space = max(now, _BASE) + 2 * limits["memory_bytes"]
         with suppress(ValueError):  # the host may have set a lower one
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+            resource.setrlimit(resource.RLIMIT_AS, (max_space, max_space))
 
 
 def _stay(_number: int, _frame: FrameType | None) -> None:

@@ -46,13 +46,13 @@ def refusal_of(code: str) -> str | None:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # Monty says what it cannot read
-    known = {f"__{name}__" for name in _KNOWN.split()}
+    known_names = {f"__{name}__" for name in _KNOWN.split()}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in _MISSING:
             return f"NotImplementedError: line {node.lineno}: {_MISSING[node.attr]} is not in this Python, a subset"
         if isinstance(node, ast.ClassDef):
             for name, line in _special_names(node):
-                if name not in known:
+                if name not in known_names:
                     return (
                         f"NotImplementedError: line {line}: {name} of the class {node.name} has no effect in this "
                         "Python, a subset; write an ordinary method, and call it"
@@ -62,10 +62,10 @@ def refusal_of(code: str) -> str | None:
 
 def _special_names(node: ast.ClassDef) -> list[tuple[str, int]]:
     """Return the special names that the body of a class binds, each with its line."""
-    found: list[tuple[str, int]] = []
-    for one in node.body:
-        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
-            found.append((one.name, one.lineno))
-        elif isinstance(one, ast.Assign):
-            found += [(target.id, one.lineno) for target in one.targets if isinstance(target, ast.Name)]
-    return [(name, line) for name, line in found if name.startswith("__") and name.endswith("__")]
+    bindings: list[tuple[str, int]] = []
+    for statement in node.body:
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            bindings.append((statement.name, statement.lineno))
+        elif isinstance(statement, ast.Assign):
+            bindings += [(target.id, statement.lineno) for target in statement.targets if isinstance(target, ast.Name)]
+    return [(name, line) for name, line in bindings if name.startswith("__") and name.endswith("__")]

@@ -68,10 +68,10 @@ class Printer:
         """Send text as far as there is room, and return whether the run may continue."""
         data = text.encode(errors="replace")
         self._allowed -= len(data)
-        kept = self.cut(data, self._left[stream])
-        if kept:
-            self._left[stream] -= len(kept)
-            self._send(STDOUT if stream == "stdout" else STDERR, kept)
+        part = self.cut(data, self._left[stream])
+        if part:
+            self._left[stream] -= len(part)
+            self._send(STDOUT if stream == "stdout" else STDERR, part)
         return not self.is_over
 
     def cut(self, data: bytes, room: int) -> bytes:

@@ -228,7 +228,7 @@ def filter_for(machine: str, *, may_start_processes: bool = False) -> bytes | No
     # Jumps are relative, and forwards, of at most 255: both ends stand behind the comparisons.
     program += [(_EQUAL, len(numbers) - place, 0, number) for place, number in enumerate(numbers)]
     program += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _REFUSE | _EPERM)]
-    return b"".join(struct.pack("<HBBI", *one) for one in program)
+    return b"".join(struct.pack("<HBBI", *instruction) for instruction in program)
 
 
 def _for_call(number: int, checks: list[_Instruction]) -> list[_Instruction]:

@@ -39,19 +39,19 @@ class FileTree:
 
     def content(self, path: PurePosixPath) -> bytearray:
         """Return a file's content. Raises ``FileNotFoundError`` or ``IsADirectoryError``."""
-        found = self.files.get(path)
-        if found is None:
+        file_content = self.files.get(path)
+        if file_content is None:
             self._check_missing(path)
             raise IsADirectoryError(f"[Errno 21] Is a directory: {str(path)!r}")
-        return found
+        return file_content
 
     def names(self, path: PurePosixPath) -> list[str]:
         """Return the names in a directory, sorted."""
-        found = self.folders.get(path)
-        if found is None:
+        entries = self.folders.get(path)
+        if entries is None:
             self._check_missing(path)
             raise NotADirectoryError(f"[Errno 20] Not a directory: {str(path)!r}")
-        return sorted(found)
+        return sorted(entries)
 
     def write(self, path: PurePosixPath, data: bytes, *, append: bool = False) -> None:
         """Write a file, new or not, in an existing directory. Raises ``TreeFull`` if there is not enough room."""
@@ -59,19 +59,19 @@ class FileTree:
             raise IsADirectoryError(f"[Errno 21] Is a directory: {str(path)!r}")
         if path.parent not in self.folders:
             self._check_missing(path)
-        found = self.files.get(path)
-        grows = len(data) - (0 if append or found is None else len(found))
+        existing = self.files.get(path)
+        grows = len(data) - (0 if append or existing is None else len(existing))
         _check_length(path)
-        if grows > self._left or (found is None and self._places < 1):
+        if grows > self._left or (existing is None and self._places < 1):
             raise TreeFull(f"[Errno 28] No space left on device: {str(path)!r}")
-        if found is None:
+        if existing is None:
             self.files[path] = bytearray(data)
             self.folders[path.parent].add(path.name)
             self._places -= 1
         elif append:
-            found += data
+            existing += data
         else:
-            found[:] = data
+            existing[:] = data
         self._left -= grows
 
     def mkdir(self, path: PurePosixPath, *, parents: bool = False, exist_ok: bool = False) -> None:
@@ -122,8 +122,8 @@ class FileTree:
                 self.rmdir(target)
             elif target in self.files:
                 raise NotADirectoryError(f"[Errno 20] Not a directory: {str(target)!r}")
-            self.files = {_moved(one, path, target): content for one, content in self.files.items()}
-            self.folders = {_moved(one, path, target): names for one, names in self.folders.items()}
+            self.files = {_moved(old_path, path, target): content for old_path, content in self.files.items()}
+            self.folders = {_moved(old_path, path, target): names for old_path, names in self.folders.items()}
         self.folders[path.parent].discard(path.name)
         self.folders[target.parent].add(target.name)
 

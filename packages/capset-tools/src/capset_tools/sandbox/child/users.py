@@ -71,9 +71,9 @@ def _checked(result: int) -> int:
     return result
 
 
-def bound_tasks(most: int) -> None:
+def bound_tasks(max_tasks: int) -> None:
     """Let the user have this many processes and threads, the first process of the jail among them."""
-    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+    resource.setrlimit(resource.RLIMIT_NPROC, (max_tasks, max_tasks))
 
 
 def are_tasks_bounded() -> bool:

@@ -100,48 +100,50 @@ def _form(model: type[BaseModel]) -> Mapping[str, Any]:
     schema = _schema(model).json_schema
     defs: Mapping[str, Any] = schema.get("$defs", {})
     fields: Mapping[str, Any] = schema.get("properties", {})
-    shown = {name: _field(f"the form {model.__name__}, field {name!r}", field, defs) for name, field in fields.items()}
-    form: dict[str, Any] = {"type": "object", "properties": shown}
+    properties = {
+        name: _field(f"the form {model.__name__}, field {name!r}", field, defs) for name, field in fields.items()
+    }
+    form: dict[str, Any] = {"type": "object", "properties": properties}
     if schema.get("required"):
         form["required"] = list(schema["required"])
     return form
 
 
 def _field(owner: str, field: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:
-    found = _plain(field, defs)
-    kept = _KEPT.get(str(found.get("type")))
-    items: dict[str, Any] | None = _plain(found["items"], defs) if "items" in found else None
+    schema = _plain(field, defs)
+    keywords = _KEPT.get(str(schema.get("type")))
+    items: dict[str, Any] | None = _plain(schema["items"], defs) if "items" in schema else None
     is_list = items is not None and not {"enum", "oneOf"}.isdisjoint(items)
-    if kept is None or (found["type"] == "array") != is_list:
+    if keywords is None or (schema["type"] == "array") != is_list:
         raise DefinitionError(
             f"{owner}: a form has texts, numbers, booleans, choices of texts, and lists of such choices",
             hint="ask for one field after the other, without models inside the model",
         )
-    shown = {word: value for word, value in found.items() if word in kept}
-    if shown.get("format", "date") not in _FORMATS:
-        del shown["format"]
-    if shown.get("default", "") is None:
-        del shown["default"]
+    form_field = {word: value for word, value in schema.items() if word in keywords}
+    if form_field.get("format", "date") not in _FORMATS:
+        del form_field["format"]
+    if form_field.get("default", "") is None:
+        del form_field["default"]
     if items is not None:
         titled = items.get("oneOf")
-        shown["items"] = {"anyOf": titled} if titled else {"type": "string", "enum": items["enum"]}
-    names = {**(items or {}), **found}.get("enumNames")
-    if names is not None and len(names) != len(found.get("enum", ())):
+        form_field["items"] = {"anyOf": titled} if titled else {"type": "string", "enum": items["enum"]}
+    names = {**(items or {}), **schema}.get("enumNames")
+    if names is not None and len(names) != len(schema.get("enum", ())):
         raise DefinitionError(f"{owner}: enumNames has a name for each choice of one text, in their order")
-    return shown
+    return form_field
 
 
 def _plain(field: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of a field without a reference and without null as an option, with constants as a choice."""
-    found = dict(field)
-    if "$ref" in found:
-        found = {**defs[str(found.pop("$ref")).rpartition("/")[2]], **found}
-    options = [_plain(one, defs) for one in found.pop("anyOf", ()) if one.get("type") != "null"]
+    schema = dict(field)
+    if "$ref" in schema:
+        schema = {**defs[str(schema.pop("$ref")).rpartition("/")[2]], **schema}
+    options = [_plain(option, defs) for option in schema.pop("anyOf", ()) if option.get("type") != "null"]
     if options:
-        found = {**(options[0] if len(options) == 1 else _choice(options)), **found}
-    if "const" in found:
-        found["enum"] = [found.pop("const")]
-    return found
+        schema = {**(options[0] if len(options) == 1 else _choice(options)), **schema}
+    if "const" in schema:
+        schema["enum"] = [schema.pop("const")]
+    return schema
 
 
 def _choice(options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -150,12 +152,15 @@ def _choice(options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     A constant has its own title; a choice of several values is shown by these.
     """
     titles: dict[str, str | None] = {}
-    for one in options:
-        if one.get("type") != "string" or {"enum", "oneOf"}.isdisjoint(one):
+    for option in options:
+        if option.get("type") != "string" or {"enum", "oneOf"}.isdisjoint(option):
             return {}
-        titles |= {given["const"]: given["title"] for given in one.get("oneOf", ())}
-        values: list[str] = one.get("enum", [])
-        titles |= dict.fromkeys(values, one.get("title") if len(values) == 1 else None)
+        titles |= {constant["const"]: constant["title"] for constant in option.get("oneOf", ())}
+        values: list[str] = option.get("enum", [])
+        titles |= dict.fromkeys(values, option.get("title") if len(values) == 1 else None)
     if not any(titles.values()):
         return {"type": "string", "enum": list(titles)}
-    return {"type": "string", "oneOf": [{"const": one, "title": title or one} for one, title in titles.items()]}
+    return {
+        "type": "string",
+        "oneOf": [{"const": choice, "title": title or choice} for choice, title in titles.items()],
+    }

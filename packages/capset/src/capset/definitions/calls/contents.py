@@ -94,9 +94,9 @@ def _leaves(annotation: Any) -> Iterator[Any]:
     if origin is Annotated:
         yield from _leaves(inner[0])
     elif origin in (Union, UnionType) or origin in _LISTS:
-        for one in inner:
-            if one is not Ellipsis:
-                yield from _leaves(one)
+        for argument in inner:
+            if argument is not Ellipsis:
+                yield from _leaves(argument)
     else:
         yield annotation
 
@@ -109,7 +109,7 @@ def pieces_of(data: Any) -> list[Mapping[str, Any]]:  # JSON data
         case str():
             return [{"type": "text", "text": data}]
         case list():
-            return [piece for one in cast("list[Any]", data) for piece in pieces_of(one)]
+            return [piece for element in cast("list[Any]", data) for piece in pieces_of(element)]
         case _:
             return [data]
 

@@ -66,14 +66,14 @@ class Reply(Generic[T]):
     data: T
 
 
-def message_of(given: object) -> Message:
+def message_of(instance: object) -> Message:
     """Return the message that an instance of its declaring model stands for. Raises ``DefinitionError`` otherwise."""
-    if isinstance(given, Message):
-        return given
-    kind, named, data = (getattr(given, name, None) for name in ("kind", "type", "data"))
-    if not isinstance(given, BaseModel) or not isinstance(kind, str) or not isinstance(named, str):
+    if isinstance(instance, Message):
+        return instance
+    kind, named, data = (getattr(instance, name, None) for name in ("kind", "type", "data"))
+    if not isinstance(instance, BaseModel) or not isinstance(kind, str) or not isinstance(named, str):
         raise DefinitionError(
-            f"a message was expected; got {given!r:.80}",
+            f"a message was expected; got {instance!r:.80}",
             hint="give a Message('command', 'the.type', {…}), or an instance of the model that declares it",
         )
     return Message(cast("Kind", kind), named, data)

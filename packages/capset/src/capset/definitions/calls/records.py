@@ -132,10 +132,10 @@ class Record:
     """Where the act came from: the interface, and the address or the user of the operating system."""
 
 
-_TYPES: Final[Mapping[str, str]] = {one.name: str(one.type) for one in fields(Record)}
+_TYPES: Final[Mapping[str, str]] = {column.name: str(column.type) for column in fields(Record)}
 COLUMNS: Final = tuple(_TYPES)
 """Every column's name, in order."""
-NULLABLE: Final = frozenset(name for name, written in _TYPES.items() if written.endswith(" | None"))
+NULLABLE: Final = frozenset(name for name, annotation in _TYPES.items() if annotation.endswith(" | None"))
 """The columns that may be null."""
-NUMBERS: Final = frozenset(name for name, written in _TYPES.items() if written.removesuffix(" | None") == "int")
+NUMBERS: Final = frozenset(name for name, annotation in _TYPES.items() if annotation.removesuffix(" | None") == "int")
 """The columns that hold whole numbers; all others hold text."""

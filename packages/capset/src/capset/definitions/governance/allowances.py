@@ -15,18 +15,18 @@ MAX_LIMITS: Final = 20
 """The maximum number of limits in an allowance: each is checked on every call."""
 
 
-def _checked_limits(name: str, given: object) -> tuple[Limit, ...]:
-    limits = checked_limits("an allowance", given)
+def _checked_limits(name: str, value: object) -> tuple[Limit, ...]:
+    limits = checked_limits("an allowance", value)
     if len(limits) > MAX_LIMITS:
         raise DefinitionError(f"an allowance has at most {MAX_LIMITS} limits; got {len(limits)}")
     return limits
 
 
-def _checked_usage(name: str, given: object) -> tuple[UsageLimit, ...]:
-    several = cast("list[object] | tuple[object, ...]", given) if isinstance(given, list | tuple) else (given,)
+def _checked_usage(name: str, value: object) -> tuple[UsageLimit, ...]:
+    several = cast("list[object] | tuple[object, ...]", value) if isinstance(value, list | tuple) else (value,)
     if len(several) > MAX_LIMITS:
         raise DefinitionError(f"an allowance has at most {MAX_LIMITS} limits on usage; got {len(several)}")
-    return tuple(dict.fromkeys(usage_limit_of(one) for one in several))
+    return tuple(dict.fromkeys(usage_limit_of(limit) for limit in several))
 
 
 _checked_budget: Final = requiring("an allowance's {} is a Budget(…)", instance_of(Budget), optional=True)
@@ -58,25 +58,25 @@ class Allowance:
 
     def plain(self) -> dict[str, object]:
         """Return the allowance as JSON data, from which ``allowance_of`` makes an equal one."""
-        given = {
+        plain_fields = {
             "limits": [limit.plain() for limit in self.limits],
             "session": self.session and self.session.plain(),
             "run": self.run and self.run.plain(),
             "usage": [limit.plain() for limit in self.usage],
         }
-        return {name: value for name, value in given.items() if value}
+        return {name: value for name, value in plain_fields.items() if value}
 
 
 def lowest_allowance(allowances: Iterable[Allowance | None]) -> Allowance | None:
     """Return the allowance that grants only what all of them grant; ``None`` if there is none."""
-    given = [one for one in allowances if one is not None]
-    if not given:
+    present = [allowance for allowance in allowances if allowance is not None]
+    if not present:
         return None
     return Allowance(
-        limits=[limit for one in given for limit in one.limits],
-        session=lowest(one.session for one in given),
-        run=lowest(one.run for one in given),
-        usage=[limit for one in given for limit in one.usage],
+        limits=[limit for allowance in present for limit in allowance.limits],
+        session=lowest(allowance.session for allowance in present),
+        run=lowest(allowance.run for allowance in present),
+        usage=[limit for allowance in present for limit in allowance.usage],
     )
 
 
@@ -89,8 +89,8 @@ def allowance_of(value: object) -> Allowance:
         return value
     if not isinstance(value, Mapping):
         raise DefinitionError(f"an allowance has limits, session, run and usage; got {value!r:.80}")
-    given = cast("Mapping[str, object]", value)
-    refuse_unknown_keys("an allowance", given, ("limits", "session", "run", "usage"))
-    budgets = {name: budget_of(given[name]) for name in ("session", "run") if given.get(name) is not None}
-    limits, usage = (() if given.get(name) is None else given[name] for name in ("limits", "usage"))
+    mapping = cast("Mapping[str, object]", value)
+    refuse_unknown_keys("an allowance", mapping, ("limits", "session", "run", "usage"))
+    budgets = {name: budget_of(mapping[name]) for name in ("session", "run") if mapping.get(name) is not None}
+    limits, usage = (() if mapping.get(name) is None else mapping[name] for name in ("limits", "usage"))
     return Allowance(limits=limits, usage=usage, **budgets)

@@ -44,44 +44,45 @@ class ApprovalSubject:
 
 
 def _patterns(grammar: re.Pattern[str], example: str) -> Any:  # a check of a field
-    def check(name: str, given: object) -> tuple[str, ...] | None:
-        if given is None:
+    def check(name: str, value: object) -> tuple[str, ...] | None:
+        if value is None:
             return None
-        found = tuple(dict.fromkeys(listed(f"{_OWNER}: {name}", given)))
-        if not found:
+        patterns = tuple(dict.fromkeys(listed(f"{_OWNER}: {name}", value)))
+        if not patterns:
             raise DefinitionError(f"{_OWNER}: {name} is empty, so that it is for no request; leave it out for all")
-        for one in found:
-            if not isinstance(one, str) or not grammar.fullmatch(one):
+        for pattern in patterns:
+            if not isinstance(pattern, str) or not grammar.fullmatch(pattern):
                 raise DefinitionError(
-                    f"{_OWNER}: {name}: no name fits {one!r:.80}; a pattern is a name, with * and ? for what may vary, "
+                    f"{_OWNER}: {name}: no name fits {pattern!r:.80}; a pattern is a name, "
+                    "with * and ? for what may vary, "
                     f"such as {example}"
                 )
-        return found
+        return patterns
 
     return check
 
 
-def _choices(known: tuple[str, ...]) -> Any:  # a check of a field
-    def check(name: str, given: object) -> tuple[str, ...] | None:
-        if given is None:
+def _choices(choices: tuple[str, ...]) -> Any:  # a check of a field
+    def check(name: str, value: object) -> tuple[str, ...] | None:
+        if value is None:
             return None
-        found = tuple(dict.fromkeys(listed(f"{_OWNER}: {name}", given)))
-        if not found:
+        selected = tuple(dict.fromkeys(listed(f"{_OWNER}: {name}", value)))
+        if not selected:
             raise DefinitionError(f"{_OWNER}: {name} is empty, so that it is for no request; leave it out for all")
-        for one in found:
-            if one not in known:
-                raise DefinitionError(f"{_OWNER}: {name}: {unknown('one', str(one), known)}")
-        return found
+        for choice in selected:
+            if choice not in choices:
+                raise DefinitionError(f"{_OWNER}: {name}: {unknown('one', str(choice), choices)}")
+        return selected
 
     return check
 
 
-def _permission(name: str, given: object) -> str | None:
-    return None if given is None else checked(f"{_OWNER}: {name}", given, PERMISSION)
+def _permission(name: str, value: object) -> str | None:
+    return None if value is None else checked(f"{_OWNER}: {name}", value, PERMISSION)
 
 
-def _attribute(name: str, one: object) -> str:
-    text = checked(f"{_OWNER}: {name}: a name", one, ATTRIBUTE)
+def _attribute(name: str, attribute: object) -> str:
+    text = checked(f"{_OWNER}: {name}: a name", attribute, ATTRIBUTE)
     if is_secret_name(text):
         raise DefinitionError(
             f"{_OWNER}: {name}: {text!r} looks like the name of a secret, and what a request needs is shown",
@@ -90,23 +91,23 @@ def _attribute(name: str, one: object) -> str:
     return text
 
 
-def _attributes(name: str, given: object) -> Mapping[str, tuple[Any, ...]]:  # as attributes are
-    found: dict[str, tuple[Any, ...]] = {}
-    for key, value in mapped(f"{_OWNER}: {name}", {} if given is None else given).items():
+def _attributes(name: str, attributes: object) -> Mapping[str, tuple[Any, ...]]:  # as attributes are
+    accepted: dict[str, tuple[Any, ...]] = {}
+    for key, value in mapped(f"{_OWNER}: {name}", {} if attributes is None else attributes).items():
         attribute = _attribute(name, key)
         values = tuple(cast("list[Any]", value)) if isinstance(value, list | tuple) else (value,)
         if not values:
             raise DefinitionError(f"{_OWNER}: {name}: {attribute} has no value, so that no approver fits; name one")
-        for one in values:
-            Attributes({attribute: one}, what=f"{_OWNER}: {name}")
-            if one is None:
+        for entry in values:
+            Attributes({attribute: entry}, what=f"{_OWNER}: {name}")
+            if entry is None:
                 raise DefinitionError(f"{_OWNER}: {name}: {attribute} is null; name the values that approvers have")
-        found[attribute] = tuple({written(one): one for one in values}.values())
-    return MappingProxyType(found)
+        accepted[attribute] = tuple({written(entry): entry for entry in values}.values())
+    return MappingProxyType(accepted)
 
 
-def _names(name: str, given: object) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_attribute(name, one) for one in listed(f"{_OWNER}: {name}", given)))
+def _names(name: str, value: object) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_attribute(name, attribute) for attribute in listed(f"{_OWNER}: {name}", value)))
 
 
 _seconds: Final = requiring(
@@ -220,13 +221,13 @@ def written(value: Any) -> str:  # an attribute's value
 
 
 def checked_approver_rules(
-    given: object, *, seconds: float, default_permissions: frozenset[str]
+    approvers: object, *, seconds: float, default_permissions: frozenset[str]
 ) -> tuple[ApproverRule, ...]:
     """Return the rules of a governance. Raises ``DefinitionError`` for one that its other settings contradict.
 
     ``seconds`` is how long a request stays open where no rule says so.
     """
-    rules = listed("approvers", given)
+    rules = listed("approvers", approvers)
     if len(rules) > MAX_RULES:
         raise DefinitionError(f"there are at most {MAX_RULES} rules for approvers; got {len(rules)}")
     for number, rule in enumerate(rules, 1):
@@ -234,10 +235,10 @@ def checked_approver_rules(
             raise DefinitionError(f"approvers must be a list of ApproverRule(…); number {number} is {rule!r:.80}")
         if rule in rules[: number - 1]:
             raise DefinitionError(f"approvers: number {number} is the same rule as an earlier one; say it once")
-        for held in (rule.permission, rule.escalate_to):
-            if held in default_permissions:
+        for permission in (rule.permission, rule.escalate_to):
+            if permission in default_permissions:
                 raise DefinitionError(
-                    f"approvers: number {number} needs the permission {held!r}, which every principal holds by "
+                    f"approvers: number {number} needs the permission {permission!r}, which every principal holds by "
                     "default_permissions; take it out there, or name another"
                 )
         for earlier, other in enumerate(rules[: number - 1], 1):
@@ -255,14 +256,14 @@ def checked_approver_rules(
     return tuple(rules)
 
 
-def _excluded(one: ApproverRule, other: ApproverRule) -> str | None:
+def _excluded(rule: ApproverRule, other: ApproverRule) -> str | None:
     """Return an attribute that no approver can have by both of two rules that are certainly for a request together."""
-    selections = [(getattr(one, name), getattr(other, name)) for name in ("tools", "effects", "agents", "risks")]
+    selections = [(getattr(rule, name), getattr(other, name)) for name in ("tools", "effects", "agents", "risks")]
     is_certain = all(a is None or b is None or not set(a).isdisjoint(b) for a, b in selections)
-    if not is_certain or one.escalate_to is not None or other.escalate_to is not None:
+    if not is_certain or rule.escalate_to is not None or other.escalate_to is not None:
         return None
-    for name in sorted(one.attributes.keys() & other.attributes.keys()):
-        if {*map(written, one.attributes[name])}.isdisjoint(map(written, other.attributes[name])):
+    for name in sorted(rule.attributes.keys() & other.attributes.keys()):
+        if {*map(written, rule.attributes[name])}.isdisjoint(map(written, other.attributes[name])):
             return name
     return None
 

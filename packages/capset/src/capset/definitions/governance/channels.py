@@ -39,22 +39,22 @@ ENDINGS: Final[Mapping[ApprovalStatus, EventName]] = MappingProxyType(
 """The event of an open request that takes on a status."""
 
 
-def _name(field: str, given: str) -> str:
-    if not isinstance(given, str) or not CHANNEL.fullmatch(given):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DefinitionError(f"the {field} of a channel must match {CHANNEL.pattern}; got {given!r:.80}")
-    return given
+def _name(field: str, name: str) -> str:
+    if not isinstance(name, str) or not CHANNEL.fullmatch(name):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DefinitionError(f"the {field} of a channel must match {CHANNEL.pattern}; got {name!r:.80}")
+    return name
 
 
-def _events(field: str, given: Iterable[str]) -> tuple[EventName, ...]:
-    found = listed(field, given)
-    for one in found:
-        if one not in EVENTS:
-            raise DefinitionError(f"{field}: {unknown('event', str(one), EVENTS)}")
-    return tuple(cast("EventName", one) for one in EVENTS if one in found or not found)
+def _events(field: str, events: Iterable[str]) -> tuple[EventName, ...]:
+    names = listed(field, events)
+    for event in names:
+        if event not in EVENTS:
+            raise DefinitionError(f"{field}: {unknown('event', str(event), EVENTS)}")
+    return tuple(cast("EventName", event) for event in EVENTS if event in names or not names)
 
 
-def _patterns(field: str, given: Iterable[str]) -> tuple[str, ...]:
-    return tuple(checked_text(f"{field}: a pattern", one) for one in listed(field, given))
+def _patterns(field: str, patterns: Iterable[str]) -> tuple[str, ...]:
+    return tuple(checked_text(f"{field}: a pattern", pattern) for pattern in listed(field, patterns))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,4 +95,4 @@ class NotificationChannel(FrozenValue):
 
 
 def _matches(patterns: Iterable[str], value: str) -> bool:
-    return not patterns or any(fnmatchcase(value, one) for one in patterns)
+    return not patterns or any(fnmatchcase(value, pattern) for pattern in patterns)

@@ -79,16 +79,16 @@ class Hooks:
         return bool(self.on_policy_evaluated or self.on_tool_executed)
 
 
-def checked_functions(what: str, given: Any) -> tuple[Any, ...]:
+def checked_functions(hook_name: str, functions: Any) -> tuple[Any, ...]:
     """Return one function, or several, of one event each, each once. Raises ``DefinitionError`` for anything else."""
-    kept: list[Any] = []
-    for one in [given] if callable(given) else listed(f"hooks: {what}", given):
-        if not callable(one):
-            raise DefinitionError(f"hooks: {what} takes functions of one event; got {one!r:.80}")
+    distinct: list[Any] = []
+    for function in [functions] if callable(functions) else listed(f"hooks: {hook_name}", functions):
+        if not callable(function):
+            raise DefinitionError(f"hooks: {hook_name} takes functions of one event; got {function!r:.80}")
         # Each access to a method creates a new object, so compare methods by equality.
-        if not any(one is other or (isinstance(one, MethodType) and one == other) for other in kept):
-            kept.append(one)
-    return tuple(kept)
+        if not any(function is other or (isinstance(function, MethodType) and function == other) for other in distinct):
+            distinct.append(function)
+    return tuple(distinct)
 
 
 NO_HOOKS: Final = Hooks()
@@ -96,12 +96,12 @@ NO_HOOKS: Final = Hooks()
 
 def merge_hooks(*hooks: Hooks | None) -> Hooks:
     """Return all functions in order, each once: those of outer ancestors come first, a run's last."""
-    given = [one for one in dict.fromkeys(hooks) if one]
-    if len(given) < 2:
-        return given[0] if given else NO_HOOKS
+    present = [hook_set for hook_set in dict.fromkeys(hooks) if hook_set]
+    if len(present) < 2:
+        return present[0] if present else NO_HOOKS
     return Hooks(
-        on_policy_evaluated=[function for one in given for function in one.on_policy_evaluated],
-        on_tool_executed=[function for one in given for function in one.on_tool_executed],
+        on_policy_evaluated=[function for hook_set in present for function in hook_set.on_policy_evaluated],
+        on_tool_executed=[function for hook_set in present for function in hook_set.on_tool_executed],
     )
 
 

@@ -85,17 +85,17 @@ class Budget:
 
     def plain(self) -> dict[str, int | float]:
         """Return the budget as JSON data, from which ``budget_of`` makes an equal one."""
-        given = {"calls": self.calls, "cost": self.cost}
-        return {name: value for name, value in given.items() if value is not None}
+        plain_fields = {"calls": self.calls, "cost": self.cost}
+        return {name: value for name, value in plain_fields.items() if value is not None}
 
 
 def lowest(budgets: Iterable[Budget | None]) -> Budget | None:
     """Return the budget that grants only what all of them grant; ``None`` if there is none."""
-    given = [budget for budget in budgets if budget is not None]
-    if not given:
+    present = [budget for budget in budgets if budget is not None]
+    if not present:
         return None
-    calls = [budget.calls for budget in given if budget.calls is not None]
-    costs = [budget.cost for budget in given if budget.cost is not None]
+    calls = [budget.calls for budget in present if budget.calls is not None]
+    costs = [budget.cost for budget in present if budget.cost is not None]
     return Budget(min(calls, default=None), min(costs, default=None))
 
 
@@ -108,9 +108,9 @@ def budget_of(value: object) -> Budget:
         return value
     if not isinstance(value, Mapping):
         raise DefinitionError(f"a budget is {{'calls': 100}}, {{'cost': 2.5}} or both; got {value!r:.80}")
-    given = cast("Mapping[str, object]", value)
-    refuse_unknown_keys("a budget", given, ("calls", "cost"))
-    return Budget(cast("int | None", given.get("calls")), cast("float | None", given.get("cost")))
+    mapping = cast("Mapping[str, object]", value)
+    refuse_unknown_keys("a budget", mapping, ("calls", "cost"))
+    return Budget(cast("int | None", mapping.get("calls")), cast("float | None", mapping.get("cost")))
 
 
 def window_seconds(window: object) -> int:
@@ -133,15 +133,15 @@ def limit_of(value: object) -> Limit:
             raise DefinitionError(f"a limit is written as '100/1h'; got {value!r:.80}")
         return Limit(int(requests), window)
     if isinstance(value, Mapping):
-        given = cast("Mapping[str, object]", value)
-        refuse_unknown_keys("a limit", given, ("requests", "window", "per", "scope"))
-        if missing := [name for name in ("requests", "window") if name not in given]:
+        mapping = cast("Mapping[str, object]", value)
+        refuse_unknown_keys("a limit", mapping, ("requests", "window", "per", "scope"))
+        if missing := [name for name in ("requests", "window") if name not in mapping]:
             raise DefinitionError(f"a limit has requests and a window; {missing[0]!r} is missing")
         return Limit(
-            cast("int", given["requests"]),
-            cast("str", given["window"]),
-            per=cast("Per", given.get("per", "principal")),
-            scope=cast("LimitScope", given.get("scope", "shared")),
+            cast("int", mapping["requests"]),
+            cast("str", mapping["window"]),
+            per=cast("Per", mapping.get("per", "principal")),
+            scope=cast("LimitScope", mapping.get("scope", "shared")),
         )
     raise DefinitionError(f"a limit is '100/1h' or {{'requests': 100, 'window': '1h'}}; got {value!r:.80}")
 
@@ -150,7 +150,7 @@ def checked_limits(owner: str, value: object) -> tuple[Limit, ...]:
     """Return the limits of a tool, each once; ``owner`` names the tool in errors."""
     several = cast("list[object] | tuple[object, ...]", value) if isinstance(value, list | tuple) else (value,)
     try:
-        return tuple(dict.fromkeys(limit_of(one) for one in several))
+        return tuple(dict.fromkeys(limit_of(limit) for limit in several))
     except DefinitionError as error:
         raise DefinitionError(f"{owner}: limits: {error.message}") from None
 

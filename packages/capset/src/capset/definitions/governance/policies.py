@@ -92,9 +92,9 @@ class Policy(Definition):
     def __post_init__(self) -> None:
         checked("a policy's id", self.id, POLICY)
         checked_function(f"policy {self.id!r}", self.evaluate, "the request")
-        for what, value, known in (("binding", self.binding, Binding), ("phase", self.phase, Phase)):
-            if value not in get_args(known):
-                raise DefinitionError(f"policy {self.id!r}: {what} must be one of {get_args(known)}; got {value!r}")
+        for label, value, literal in (("binding", self.binding, Binding), ("phase", self.phase, Phase)):
+            if value not in get_args(literal):
+                raise DefinitionError(f"policy {self.id!r}: {label} must be one of {get_args(literal)}; got {value!r}")
         if self.binding == "snapshot" and self.phase == "call":
             raise DefinitionError(
                 f"policy {self.id!r} is asked at calls only, so there is no snapshot's result that it could hold to",
@@ -136,10 +136,12 @@ def policy(
     """
     if (isinstance(first, str) and id is not None) or (not isinstance(first, str) and second is not None):
         raise DefinitionError("a policy has one id and one function: policy('office_hours', function)")
-    given = first if isinstance(first, str) else id
+    policy_id = first if isinstance(first, str) else id
 
     def build(function: Evaluate) -> Policy:
-        return Policy(getattr(function, "__name__", "policy") if given is None else given, function, binding, phase)
+        return Policy(
+            getattr(function, "__name__", "policy") if policy_id is None else policy_id, function, binding, phase
+        )
 
     if isinstance(first, str):
         if second is None:
@@ -150,10 +152,10 @@ def policy(
 
 def distinct_policies(owner: str, policies: Iterable[Policy]) -> tuple[Policy, ...]:
     """Return each policy once, in order. Raises ``PolicyConflict`` for two different ones with the same id."""
-    kept: dict[str, Policy] = {}
+    by_id: dict[str, Policy] = {}
     for gate in listed(f"{owner}: policies", policies):
         if not isinstance(gate, Policy):
             raise DefinitionError(f"{owner}: {gate!r} is not a Policy; put @policy on the function")
-        if kept.setdefault(gate.id, gate) is not gate:
+        if by_id.setdefault(gate.id, gate) is not gate:
             raise PolicyConflict(f"{owner}: two different policies have the id {gate.id!r}")
-    return tuple(kept.values())
+    return tuple(by_id.values())

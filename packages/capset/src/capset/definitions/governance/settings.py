@@ -29,12 +29,12 @@ class Roles(FrozenValue):
     permissions: Mapping[str, frozenset[str]]
 
     def __init__(self, roles: Mapping[str, Iterable[str]] | None = None) -> None:
-        given = {
+        members_by_role = {
             _role(name): _members(name, members)
             for name, members in mapped("roles", {} if roles is None else roles).items()
         }
-        found = {name: _expanded(name, given, ()) for name in given}
-        object.__setattr__(self, "permissions", MappingProxyType(found))
+        permissions = {name: _expanded(name, members_by_role, ()) for name in members_by_role}
+        object.__setattr__(self, "permissions", MappingProxyType(permissions))
 
     def expand(self, *names: str) -> frozenset[str]:
         """Return the permissions of some roles. Raises ``DefinitionError`` for an unknown role."""
@@ -51,26 +51,26 @@ def _role(name: object) -> str:
 
 
 def _members(name: object, members: object) -> list[str]:
-    given: Iterable[object] = (
+    entries: Iterable[object] = (
         cast("Set[object]", members) if isinstance(members, Set) else listed(f"role {name!r}", members)
     )
-    found: list[str] = []
-    for one in given:
-        if not isinstance(one, str) or (":" in one and not PERMISSION.fullmatch(one)):
-            raise DefinitionError(f"role {name!r}: a permission is resource:verb; got {one!r}")
-        found.append(one)
-    return found
+    names: list[str] = []
+    for entry in entries:
+        if not isinstance(entry, str) or (":" in entry and not PERMISSION.fullmatch(entry)):
+            raise DefinitionError(f"role {name!r}: a permission is resource:verb; got {entry!r}")
+        names.append(entry)
+    return names
 
 
-def _expanded(name: str, given: Mapping[str, list[str]], above: tuple[str, ...]) -> frozenset[str]:
+def _expanded(name: str, members_by_role: Mapping[str, list[str]], above: tuple[str, ...]) -> frozenset[str]:
     if name in above:
         raise DefinitionError(f"the role {name!r} has itself: {' → '.join((*above, name))}")
-    if name not in given:
-        raise DefinitionError(f"role {above[-1]!r}: {unknown('role', name, given)}")
-    found: set[str] = set()
-    for one in given[name]:
-        found |= {one} if ":" in one else _expanded(one, given, (*above, name))
-    return frozenset(found)
+    if name not in members_by_role:
+        raise DefinitionError(f"role {above[-1]!r}: {unknown('role', name, members_by_role)}")
+    permissions: set[str] = set()
+    for member in members_by_role[name]:
+        permissions |= {member} if ":" in member else _expanded(member, members_by_role, (*above, name))
+    return frozenset(permissions)
 
 
 APPROVAL_SECONDS: Final = 3_600.0
@@ -83,30 +83,30 @@ REFUSALS: Final = Limit(600, "1m", scope="process")
 """The default limit on refused calls of one principal."""
 
 
-def _checked_roles(name: str, given: Roles | None) -> Roles:
-    return requiring("{} must be Roles(…)", instance_of(Roles))(name, Roles() if given is None else given)
+def _checked_roles(name: str, roles: Roles | None) -> Roles:
+    return requiring("{} must be Roles(…)", instance_of(Roles))(name, Roles() if roles is None else roles)
 
 
-def _checked_seconds(name: str, given: float) -> float:
+def _checked_seconds(name: str, seconds: float) -> float:
     check = requiring("{} is a number of seconds, up to a year", within(REAL, POSITIVE, 366 * 86_400))
-    return float(check(name, given))
+    return float(check(name, seconds))
 
 
-def _patterns(name: str, given: Iterable[str]) -> tuple[str, ...]:
+def _patterns(name: str, patterns: Iterable[str]) -> tuple[str, ...]:
     # Not trimmed: a space at the end of a pattern is part of the pattern.
-    return tuple(checked_text(name, pattern) for pattern in listed(name, given))
+    return tuple(checked_text(name, pattern) for pattern in listed(name, patterns))
 
 
-def _checked_refusals(name: str, given: Limit | None) -> Limit | None:
-    limit = requiring("{} must be Limit(…)", instance_of(Limit), optional=True)(name, given)
+def _checked_refusals(name: str, refusals: Limit | None) -> Limit | None:
+    limit = requiring("{} must be Limit(…)", instance_of(Limit), optional=True)(name, refusals)
     if limit is not None and limit.per != "principal":
         raise DefinitionError(f"refusals are counted by principal, not per {limit.per}; got {limit}")
     # Refusals are always counted per process, despite the limit's scope: a flood must not cost writes.
     return limit and Limit(limit.requests, f"{limit.window}s", scope="process")
 
 
-def _checked_quota(name: str, given: int) -> int:
-    return getattr(FileQuota(**{name: given}), name)
+def _checked_quota(name: str, quota: int) -> int:
+    return getattr(FileQuota(**{name: quota}), name)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -151,11 +151,11 @@ class Governance(FrozenValue):
     approver: Approver | None = checked_field(
         requiring(
             "{} must be an Approver, with async def decide(request)",
-            lambda given: callable(getattr(given, "decide", None)),
+            lambda approver: callable(getattr(approver, "decide", None)),
             optional=True,
         )
     )
-    approvers: tuple[ApproverRule, ...] = checked_field(lambda name, given: given)
+    approvers: tuple[ApproverRule, ...] = checked_field(lambda name, value: value)
     refusals: Limit | None = checked_field(_checked_refusals)
     pending_approvals: int = checked_field(requiring("{} is a whole number, 1 or more", within(int, 1)))
     allowance: Allowance | None = checked_field(

@@ -51,9 +51,11 @@ def usage_of(data: Mapping[str, float]) -> AgentUsage:
     return AgentUsage(**{name: kind(data.get(name, 0)) for name, kind in kinds.items()})
 
 
-def _amount(kind: type | tuple[type, ...], least: float, most: float) -> Any:  # like a field of dataclasses
-    told = "a usage limit's {} is a number above 0" if kind is REAL else f"a usage limit's {{}} are 1 to {most:,}"
-    return checked_field(requiring(told, within(kind, least, most), optional=True), None)
+def _amount(kind: type | tuple[type, ...], minimum: float, maximum: float) -> Any:  # like a field of dataclasses
+    requirement = (
+        "a usage limit's {} is a number above 0" if kind is REAL else f"a usage limit's {{}} are 1 to {maximum:,}"
+    )
+    return checked_field(requiring(requirement, within(kind, minimum, maximum), optional=True), None)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -93,16 +95,16 @@ class UsageLimit:
 
     def amounts(self) -> dict[str, float]:
         """Return what is limited, and to how much."""
-        return {name: most for name in RESOURCES if (most := getattr(self, name)) is not None}
+        return {name: maximum for name in RESOURCES if (maximum := getattr(self, name)) is not None}
 
     def exceeded(self, used: AgentUsage, *, has_next: bool) -> str | None:
         """Return the name of what is used up, or ``None``; with ``has_next``, what has nothing left for a next step.
 
         A step need not call a tool.
         """
-        for name, most in self.amounts().items():
+        for name, maximum in self.amounts().items():
             value = getattr(used, name)
-            if value > most or (has_next and value == most and name != "calls"):
+            if value > maximum or (has_next and value == maximum and name != "calls"):
                 return name
         return None
 
@@ -113,7 +115,7 @@ class UsageLimit:
         return {**self.amounts(), **window, **per}
 
     def __str__(self) -> str:
-        amounts = ",".join(f"{name}={most}" for name, most in self.amounts().items())
+        amounts = ",".join(f"{name}={maximum}" for name, maximum in self.amounts().items())
         window = "" if self.window is None else f"/{written_window(self.window)}"
         return f"{amounts}{window}{'' if self.per == 'principal' else f' per {self.per}'}"
 
@@ -128,24 +130,24 @@ def usage_limit_of(value: object) -> UsageLimit:
     if isinstance(value, str):
         return UsageLimit(**_fields_of(value))
     if isinstance(value, Mapping):
-        given = cast("Mapping[str, Any]", value)
-        refuse_unknown_keys("a usage limit", given, tuple(UsageLimit.__dataclass_fields__))
-        return UsageLimit(**given)
+        mapping = cast("Mapping[str, Any]", value)
+        refuse_unknown_keys("a usage limit", mapping, tuple(UsageLimit.__dataclass_fields__))
+        return UsageLimit(**mapping)
     raise DefinitionError(f"{_FORM}; got {value!r:.80}")
 
 
 def _fields_of(text: str) -> dict[str, Any]:
     """Return the fields of a limit from text such as ``steps=100,cost=5/1h per org``."""
-    found = _WRITTEN.fullmatch(text)
-    if found is None:
+    match = _WRITTEN.fullmatch(text)
+    if match is None:
         raise DefinitionError(f"{_FORM}; got {text!r:.80}")
-    given: dict[str, Any] = {"window": found["window"], "per": found["per"] or "principal"}
-    for part in found["amounts"].split(","):
+    values: dict[str, Any] = {"window": match["window"], "per": match["per"] or "principal"}
+    for part in match["amounts"].split(","):
         name, _, number = part.partition("=")
         try:
-            if name not in RESOURCES or name in given or "_" in number:
+            if name not in RESOURCES or name in values or "_" in number:
                 raise ValueError
-            given[name] = int(number) if name in COUNTS else float(number)
+            values[name] = int(number) if name in COUNTS else float(number)
         except ValueError:
             raise DefinitionError(f"{_FORM}, of {', '.join(RESOURCES)}; got {text!r:.80}") from None
-    return given
+    return values

@@ -69,65 +69,65 @@ def contract_of(owner: str, inbound: Shown, outbound: object, buffer: int) -> tu
     if type(buffer) is not int or buffer < 0:
         raise DefinitionError(f"{owner}: buffer must be a number of messages, 0 or more; got {buffer!r}")
     came = _envelope(f"{owner}, its inbound", inbound, _INBOUND)
-    given = _members(f"{owner}, its outbound", outbound)
-    emitted = [_envelope(f"{owner}, its outbound", one, _OUTBOUND) for one in given]
+    members = _members(f"{owner}, its outbound", outbound)
+    emitted = [_envelope(f"{owner}, its outbound", member, _OUTBOUND) for member in members]
     data = {kind: _by_type(owner, kind, emitted) for kind in _OUTBOUND}
     arguments, receive, is_whole = _arguments(owner, came)
     contract = Contract(
         cast("Literal['command', 'query']", came.kind),
         came.type,
         _inbound(f"{owner}, its inbound", inbound),
-        _union(f"{owner}, its outbound", given),
+        _union(f"{owner}, its outbound", members),
         data["event"],
         data["reply"],
         receive,
         is_whole,
         buffer,
     )
-    return contract, arguments, _reply(owner, [one for one in emitted if one.kind == "reply"])
+    return contract, arguments, _reply(owner, [envelope for envelope in emitted if envelope.kind == "reply"])
 
 
-def _envelope(owner: str, shown: Shown, kinds: tuple[str, ...]) -> _MessageEnvelope:
+def _envelope(owner: str, declaration: Shown, kinds: tuple[str, ...]) -> _MessageEnvelope:
     """Read one message. Raises ``DefinitionError`` unless it has exactly one literal type, and one kind."""
-    if isinstance(shown, type) and issubclass(shown, BaseModel):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
-        told = f"{owner}, {shown.__name__}"
-        fields = {name: info.annotation for name, info in shown.model_fields.items()}
+    if isinstance(declaration, type) and issubclass(declaration, BaseModel):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
+        label = f"{owner}, {declaration.__name__}"
+        fields = {name: info.annotation for name, info in declaration.model_fields.items()}
         literals = {name: _literals(fields.get(name)) for name in ("kind", "type")}
-        data, description, model = fields.get(WHOLE), shown.__doc__, shown
+        data, description, model = fields.get(WHOLE), declaration.__doc__, declaration
         if kinds is _OUTBOUND and data is not None:
-            data = _as_written(shown.model_fields[WHOLE])
-    elif isinstance(shown, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        compile_own_schema(owner, shown)  # raises for an invalid schema, with a clearer message
-        told, fields = owner, cast("Mapping[str, Any]", shown.get("properties") or {})
+            data = _as_written(declaration.model_fields[WHOLE])
+    elif isinstance(declaration, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        compile_own_schema(owner, declaration)  # raises for an invalid schema, with a clearer message
+        label, fields = owner, cast("Mapping[str, Any]", declaration.get("properties") or {})
         literals = {name: _constants(fields.get(name)) for name in ("kind", "type")}
-        data, description, model = fields.get(WHOLE), shown.get("description"), None
+        data, description, model = fields.get(WHOLE), declaration.get("description"), None
         if isinstance(data, bool):
             data = dict[str, Any]() if data else {"not": dict[str, Any]()}
-        if data is not None and "$defs" in shown:
-            data = {**data, "$defs": shown["$defs"]}
+        if data is not None and "$defs" in declaration:
+            data = {**data, "$defs": declaration["$defs"]}
     else:
-        raise DefinitionError(f"{owner} must be a pydantic model or a JSON Schema; got {shown!r:.80}")
+        raise DefinitionError(f"{owner} must be a pydantic model or a JSON Schema; got {declaration!r:.80}")
     if unknown := sorted(fields.keys() - {"kind", "type", WHOLE}):
-        raise DefinitionError(f"{told}: a message has kind, type and data, and no {unknown[0]!r}; put it into data")
+        raise DefinitionError(f"{label}: a message has kind, type and data, and no {unknown[0]!r}; put it into data")
     for name, values in literals.items():
         if len(values) != 1 or not isinstance(values[0], str):
             raise DefinitionError(
-                f"{told}: its {name} must be one literal text, by which it is routed; got {list(values)!r:.80}",
+                f"{label}: its {name} must be one literal text, by which it is routed; got {list(values)!r:.80}",
                 hint=f"write {name}: Literal['…'] = '…'" if model else f"write properties.{name}: {{'const': '…'}}",
             )
     kind, type_ = literals["kind"][0], literals["type"][0]
     if kind not in kinds:
         raise DefinitionError(
-            f"{told}: its kind must be {' or '.join(kinds)}; got {kind!r}",
+            f"{label}: its kind must be {' or '.join(kinds)}; got {kind!r}",
             hint="errors are not declared: raise ToolError, or emit Message('error', …, {'message': …})"
             if kind == "error"
             else None,
         )
     if not re.fullmatch(MESSAGE, type_):
-        raise DefinitionError(f"{told}: its type must match {MESSAGE.pattern}; got {type_!r}")
+        raise DefinitionError(f"{label}: its type must match {MESSAGE.pattern}; got {type_!r}")
     if not isinstance(description, str) or not description.strip():
         raise DefinitionError(
-            f"{told} needs a description{' (a docstring)' if model else ''}: the model chooses the tool by it"
+            f"{label} needs a description{' (a docstring)' if model else ''}: the model chooses the tool by it"
         )
     return _MessageEnvelope(cast("Kind", kind), type_, data, model)
 
@@ -147,8 +147,8 @@ def _literals(annotation: Any) -> tuple[Any, ...]:
 
 
 def _constants(schema: Any) -> tuple[Any, ...]:
-    found: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
-    return (found["const"],) if "const" in found else tuple(found.get("enum", ()))
+    mapping: Mapping[str, Any] = cast("Mapping[str, Any]", schema) if isinstance(schema, Mapping) else {}
+    return (mapping["const"],) if "const" in mapping else tuple(mapping.get("enum", ()))
 
 
 def _members(owner: str, outbound: object) -> list[Shown]:
@@ -161,7 +161,9 @@ def _members(owner: str, outbound: object) -> list[Shown]:
         options: Any = schema.get("oneOf", schema.get("anyOf"))
         if options is None:
             return [schema]
-        if not isinstance(options, list) or not all(isinstance(one, Mapping) for one in cast("list[Any]", options)):
+        if not isinstance(options, list) or not all(
+            isinstance(option, Mapping) for option in cast("list[Any]", options)
+        ):
             raise DefinitionError(f"{owner}: its union must list the JSON Schemas of messages; got {options!r:.80}")
         defs = {"$defs": schema["$defs"]} if "$defs" in schema else {}
         return [_resolved(owner, {**defs, **option}) for option in cast("list[Mapping[str, Any]]", options)]
@@ -179,30 +181,34 @@ def _resolved(owner: str, schema: dict[str, Any]) -> dict[str, Any]:
     if reference is None:
         return schema
     name = str(reference).removeprefix("#/$defs/")
-    found = schema.get("$defs", {}).get(name)
-    if not isinstance(found, Mapping):
+    definition = schema.get("$defs", {}).get(name)
+    if not isinstance(definition, Mapping):
         raise DefinitionError(f"{owner}: the reference {reference!r} points at nothing in its $defs")
-    return {"$defs": schema["$defs"], **cast("Mapping[str, Any]", found)}
+    return {"$defs": schema["$defs"], **cast("Mapping[str, Any]", definition)}
 
 
-def _inbound(owner: str, shown: Shown) -> Schema:
-    return compile_own_schema(owner, shown) if isinstance(shown, Mapping) else schema_of(owner, shown, "validation")
+def _inbound(owner: str, declaration: Shown) -> Schema:
+    return (
+        compile_own_schema(owner, declaration)
+        if isinstance(declaration, Mapping)
+        else schema_of(owner, declaration, "validation")
+    )
 
 
 def _union(owner: str, members: list[Shown]) -> Schema:
-    models = [one for one in members if not isinstance(one, Mapping)]
+    models = [member for member in members if not isinstance(member, Mapping)]
     if len(models) == len(members):
         return schema_of(owner, cast("Any", Union)[tuple(models)], "serialization")
-    schemas = [one if isinstance(one, Mapping) else _closed_model(owner, one) for one in members]
+    schemas = [member if isinstance(member, Mapping) else _closed_model(owner, member) for member in members]
     if len(schemas) == 1:
         return compile_own_schema(owner, schemas[0])
     # Each keeps its own definitions; references in it are written from the root, so they move there.
     defs: dict[str, Any] = {}
-    for one in schemas:
-        for name, inner in one.get("$defs", {}).items():
+    for schema in schemas:
+        for name, inner in schema.get("$defs", {}).items():
             if defs.setdefault(name, inner) != inner:
                 raise DefinitionError(f"{owner}: two of its messages define {name!r} differently in their $defs")
-    options = [{key: value for key, value in one.items() if key != "$defs"} for one in schemas]
+    options = [{key: value for key, value in schema.items() if key != "$defs"} for schema in schemas]
     return compile_own_schema(owner, {"anyOf": options, **({"$defs": defs} if defs else {})})
 
 
@@ -231,8 +237,8 @@ def _published_data(
 ) -> dict[str, Any] | None:
     """Return the data's schema within a message's own schema. Raises ``DefinitionError`` if it is sent otherwise."""
     routed = {name: properties.get(name, {}).get("const") for name in ("kind", "type")}
-    wanted = {"kind", "type"} if envelope.data is None else {"kind", "type", WHOLE}
-    is_changed = bool(model.__pydantic_decorators__.field_serializers) or wanted != set(properties)
+    expected = {"kind", "type"} if envelope.data is None else {"kind", "type", WHOLE}
+    is_changed = bool(model.__pydantic_decorators__.field_serializers) or expected != set(properties)
     if is_changed or routed != {"kind": envelope.kind, "type": envelope.type}:
         raise DefinitionError(
             f"{owner}: {model.__name__} changes how the message is written; it leaves with its kind, type and data",
@@ -247,27 +253,27 @@ def _bare(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_type(owner: str, kind: str, emitted: list[_MessageEnvelope]) -> Mapping[str, Schema]:
-    found: dict[str, Schema] = {}
-    for one in emitted:
-        if one.kind == kind:
-            if one.type in found:
+    schemas: dict[str, Schema] = {}
+    for envelope in emitted:
+        if envelope.kind == kind:
+            if envelope.type in schemas:
                 raise DefinitionError(
-                    f"{owner}, its outbound: two messages of the kind {kind} have the type {one.type!r}"
+                    f"{owner}, its outbound: two messages of the kind {kind} have the type {envelope.type!r}"
                 )
-            found[one.type] = _emitted(f"{owner}, its {kind} {one.type!r}", one)
-    return MappingProxyType(found)
+            schemas[envelope.type] = _emitted(f"{owner}, its {kind} {envelope.type!r}", envelope)
+    return MappingProxyType(schemas)
 
 
 def _reply(owner: str, replies: list[_MessageEnvelope]) -> Schema:
     """Return the schema of the result of a call: the data of any of the replies."""
-    schemas = [_emitted(f"{owner}, its reply", one) for one in replies]
+    schemas = [_emitted(f"{owner}, its reply", reply) for reply in replies]
     if not schemas:
         return schema_of(owner, None, "serialization")
     if len(schemas) == 1:
         return schemas[0]
-    if all(one.model is not None for one in replies):
+    if all(reply.model is not None for reply in replies):
         return schema_of(
-            f"{owner}, its replies", cast("Any", Union)[tuple(one.data for one in replies)], "serialization"
+            f"{owner}, its replies", cast("Any", Union)[tuple(reply.data for reply in replies)], "serialization"
         )
     return schema_of(f"{owner}, its replies", object, "serialization")
 
@@ -277,30 +283,36 @@ def _arguments(owner: str, came: _MessageEnvelope) -> tuple[Schema, Receive, boo
 
     Input is validated once, by the schema: validators may change the values they are given.
     """
-    told = f"{owner}, its inbound data"
+    label = f"{owner}, its inbound data"
     if came.model is None:
-        return _foreign_arguments(told, came)
+        return _foreign_arguments(label, came)
     kind, type_, build = came.kind, came.type, came.model.model_construct
     if came.data is None:
-        return schema_of_fields(type_, {}), lambda given: (build(kind=kind, type=type_), given), False
-    fields = object_fields(told, came.data)
+        return schema_of_fields(type_, {}), lambda arguments: (build(kind=kind, type=type_), arguments), False
+    fields = object_fields(label, came.data)
     if fields is None:
         schema = schema_of_fields(type_, {WHOLE: annotation_of(came.model.model_fields[WHOLE])})
-        return schema, lambda given: (build(kind=kind, type=type_, data=given[WHOLE]), given), True
+        return schema, lambda arguments: (build(kind=kind, type=type_, data=arguments[WHOLE]), arguments), True
     # An instance is not validated again, and this takes a third of the time of model_construct.
-    check = schema_of(told, came.model, "validation").check
+    check = schema_of(label, came.model, "validation").check
     if isinstance(came.data, type) and is_dataclass(cast("type[object]", came.data)):
         schema = schema_of_fields(type_, fields)  # in strict mode no mapping is a dataclass
-        _check_default(told, came.model, schema)
-        return schema, lambda given: (check({"kind": kind, "type": type_, "data": came.data(**given)}), given), False
-    schema = schema_of(told, came.data, "validation")
-    _check_default(told, came.model, schema)
+        _check_default(label, came.model, schema)
+        return (
+            schema,
+            lambda arguments: (check({"kind": kind, "type": type_, "data": came.data(**arguments)}), arguments),
+            False,
+        )
+    schema = schema_of(label, came.data, "validation")
+    _check_default(label, came.model, schema)
     if is_typeddict(came.data):
-        return schema, lambda given: (build(kind=kind, type=type_, data=given), dict(given)), False
+        return schema, lambda arguments: (build(kind=kind, type=type_, data=arguments), dict(arguments)), False
     names = schema.names
 
-    def receive(given: Any) -> tuple[Any, dict[str, Any]]:
-        return check({"kind": kind, "type": type_, "data": given}), {name: getattr(given, name) for name in names}
+    def receive(arguments: Any) -> tuple[Any, dict[str, Any]]:
+        return check({"kind": kind, "type": type_, "data": arguments}), {
+            name: getattr(arguments, name) for name in names
+        }
 
     return schema, receive, False
 
@@ -325,13 +337,17 @@ def _check_default(owner: str, model: type[BaseModel], schema: Schema) -> None:
 def _foreign_arguments(owner: str, came: _MessageEnvelope) -> tuple[Schema, Receive, bool]:
     kind, type_ = came.kind, came.type
     if came.data is None:
-        return schema_of_fields(type_, {}), lambda given: (Message(kind, type_), given), False
+        return schema_of_fields(type_, {}), lambda arguments: (Message(kind, type_), arguments), False
     data = close_object(followed(came.data))
     if data.get("type") == "object":
         schema = compile_own_schema(owner, data)
         check_object(owner, data)
-        return schema, lambda given: (Message(kind, type_, given), dict(given)), False
+        return schema, lambda arguments: (Message(kind, type_, arguments), dict(arguments)), False
     inner = {key: value for key, value in data.items() if key != "$defs"}
-    whole: dict[str, Any] = {"type": "object", "properties": {WHOLE: inner}, "required": [WHOLE]}
-    whole |= {"additionalProperties": False} | ({"$defs": data["$defs"]} if "$defs" in data else {})
-    return compile_own_schema(owner, whole), lambda given: (Message(kind, type_, given[WHOLE]), given), True
+    wrapped: dict[str, Any] = {"type": "object", "properties": {WHOLE: inner}, "required": [WHOLE]}
+    wrapped |= {"additionalProperties": False} | ({"$defs": data["$defs"]} if "$defs" in data else {})
+    return (
+        compile_own_schema(owner, wrapped),
+        lambda arguments: (Message(kind, type_, arguments[WHOLE]), arguments),
+        True,
+    )

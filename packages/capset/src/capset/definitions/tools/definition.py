@@ -292,19 +292,19 @@ def _checked_examples(
     owner: str, schema: Schema, examples: Iterable[Mapping[str, Any]]
 ) -> tuple[Mapping[str, Any], ...]:
     """Return copies of the examples as JSON data. Raises ``DefinitionError`` for one that a call would refuse."""
-    kept: list[Mapping[str, Any]] = []
+    copies: list[Mapping[str, Any]] = []
     for number, example in enumerate(listed(f"{owner}: examples", examples), start=1):
-        what = f"{owner}: its example {number}"
+        label = f"{owner}: its example {number}"
         try:
-            text = json.dumps(mapped(what, example), ensure_ascii=False, allow_nan=False)
+            text = json.dumps(mapped(label, example), ensure_ascii=False, allow_nan=False)
             schema.check_json(text)
         except ValidationError as error:
             problem = error.errors(include_url=False)[0]
             at = ".".join(map(str, problem["loc"]))
-            raise DefinitionError(f"{what} does not fit its schema: {at}: {problem['msg']}") from None
+            raise DefinitionError(f"{label} does not fit its schema: {at}: {problem['msg']}") from None
         except SchemaMismatch as error:
-            raise DefinitionError(f"{what} does not fit its schema: {error}") from None
+            raise DefinitionError(f"{label} does not fit its schema: {error}") from None
         except (TypeError, ValueError) as error:
-            raise DefinitionError(f"{what} is no JSON data: {error}") from None
-        kept.append(MappingProxyType(json.loads(text)))
-    return tuple(kept)
+            raise DefinitionError(f"{label} is no JSON data: {error}") from None
+        copies.append(MappingProxyType(json.loads(text)))
+    return tuple(copies)

@@ -85,8 +85,8 @@ def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
     """Return a handler's description, empty if it has no docstring, and those of its parameters."""
     inner = inner_function(function)
     # The docstring of partial itself says nothing of the function, and that of an object is its class's.
-    told = inspect.cleandoc(inner.__doc__ or "") if inner is not function else ""
-    text = (told or (not isinstance(function, partial) and inspect.getdoc(function)) or "").strip()
+    docstring = inspect.cleandoc(inner.__doc__ or "") if inner is not function else ""
+    text = (docstring or (not isinstance(function, partial) and inspect.getdoc(function)) or "").strip()
     if "\n" not in text:
         return text, {}
     # Only docstrings with more than one line pay for the parser.
@@ -97,17 +97,17 @@ def read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
         return text, {}
     gap = "\n\n" if parsed.blank_after_short_description else "\n"
     description = gap.join(part for part in (parsed.short_description, parsed.long_description) if part)
-    described = {one.arg_name: " ".join((one.description or "").split()) for one in parsed.params}
+    described = {parameter.arg_name: " ".join((parameter.description or "").split()) for parameter in parsed.params}
     return description, {parameter: words for parameter, words in described.items() if words}
 
 
-def adapting(function: Callable[..., Any], made: F) -> F:
+def adapting(function: Callable[..., Any], wrapper: F) -> F:
     """Mark a function as wrapping a user's function, whose code is the one to hash; return it.
 
     ``__wrapped__`` would be wrong: the two have different parameters.
     """
-    vars(made)[ADAPTED] = function
-    return made
+    vars(wrapper)[ADAPTED] = function
+    return wrapper
 
 
 def without_events(stream: F, plain: Callable[..., Awaitable[Any]]) -> F:
@@ -133,7 +133,9 @@ def _parameters(owner: str, function: Callable[..., Any]) -> list[Parameter]:
     """Return the parameters of a function but those that a partial has bound: a model must not change them."""
     bound = bound_names(function)
     try:
-        return [one for one in inspect.signature(function).parameters.values() if one.name not in bound]
+        return [
+            parameter for parameter in inspect.signature(function).parameters.values() if parameter.name not in bound
+        ]
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"{owner}: {error}") from None
 
@@ -185,10 +187,10 @@ def _field(owner: str, parameter: Parameter, hints: Mapping[str, Any], descripti
         notes["description"] = description
     if default is not parameter.empty:
         notes |= _default(copied(f"{where}: its default", default))
-    kept = [copied(f"{where}: its Field", note) if isinstance(note, FieldInfo) else note for note in declared]
+    metadata = [copied(f"{where}: its Field", note) if isinstance(note, FieldInfo) else note for note in declared]
     if notes:
-        kept.append(Field(**notes))
-    return Annotated[(bare, *kept)] if kept else bare
+        metadata.append(Field(**notes))
+    return Annotated[(bare, *metadata)] if metadata else bare
 
 
 def _default(value: Any) -> dict[str, Any]:

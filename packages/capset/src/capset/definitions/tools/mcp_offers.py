@@ -48,9 +48,9 @@ class UriTemplate:
         def end_of(name: str, start: int, ends: Sequence[int]) -> int | None:
             """Return the last of these places at which a value that starts here can end."""
             until = bisect_left(slashes, start)
-            most = len(uri) if name == self.open_name or until == len(slashes) else slashes[until]
-            found = bisect_right(ends, most)
-            return ends[found - 1] if found and ends[found - 1] > start else None
+            limit = len(uri) if name == self.open_name or until == len(slashes) else slashes[until]
+            count = bisect_right(ends, limit)
+            return ends[count - 1] if count and ends[count - 1] > start else None
 
         ends_of = {self.names[-1]: [len(uri) - len(last)]}
         for before, name, text in [*zip(self.names, self.names[1:], self.texts[1:], strict=False)][::-1]:
@@ -112,14 +112,15 @@ class McpResource:
         owner = f"the resource {self.uri!r:.200}"
         _check_tool(owner, self.tool)
         template = read_template(owner, self.uri)
-        given = template.names if self.parameter is None else (self.parameter,)
-        known = self.tool.parameters
-        if unknown := [name for name in given if name not in known]:
+        names = template.names if self.parameter is None else (self.parameter,)
+        parameters = self.tool.parameters
+        if unknown := [name for name in names if name not in parameters]:
             raise DefinitionError(
-                f"{owner}: {unknown[0]!r} is no parameter of {self.tool.name!r}, which has {', '.join(known) or 'none'}"
+                f"{owner}: {unknown[0]!r} is no parameter of {self.tool.name!r}, which has "
+                f"{', '.join(parameters) or 'none'}"
             )
         needed: Sequence[str] = self.tool.arguments.json_schema.get("required", ())
-        if missing := [name for name in needed if name not in given]:
+        if missing := [name for name in needed if name not in names]:
             raise DefinitionError(f"{owner}: {self.tool.name!r} needs {missing[0]!r}", hint="put it into the template")
         checked_optional(f"{owner}: media_type", self.media_type)
         checked_optional(f"{owner}: title", self.title)
@@ -133,10 +134,10 @@ class McpResource:
 
     def arguments(self, uri: str) -> Mapping[str, str] | None:
         """Return the arguments of the tool for a URI, or ``None`` if it is none of this resource's."""
-        found = self._template.match(uri) if len(uri) <= MAX_URI else None
-        if found is None or self.parameter is not None:
-            return None if found is None else {cast("str", self.parameter): uri}
-        return {name: unquote(part) for name, part in found.items()}
+        parts = self._template.match(uri) if len(uri) <= MAX_URI else None
+        if parts is None or self.parameter is not None:
+            return None if parts is None else {cast("str", self.parameter): uri}
+        return {name: unquote(part) for name, part in parts.items()}
 
 
 McpOffer: TypeAlias = McpPrompt | McpResource
@@ -144,18 +145,20 @@ McpOffer: TypeAlias = McpPrompt | McpResource
 
 def checked_offers(owner: str, offers: Iterable[McpOffer], tools: Iterable[AnyTool]) -> tuple[McpOffer, ...]:
     """Return the offers of a capability. Raises ``DefinitionError`` for one whose tool it does not bring."""
-    kept, known = tuple(listed(f"{owner}: mcp", offers)), set(tools)
-    for one in kept:
-        if not isinstance(one, McpPrompt | McpResource):
-            raise DefinitionError(f"{owner}: mcp has McpPrompt and McpResource; got {one!r:.80}")
-        if one.tool not in known:
-            raise DefinitionError(f"{owner}: mcp offers {one.tool!r}, which it does not bring", hint="add it to tools")
-    uris = [one.uri for one in kept if isinstance(one, McpResource)]
-    prompts = [one.tool.name for one in kept if isinstance(one, McpPrompt)]
-    for what, names in (("resource", uris), ("prompt", prompts)):
+    entries, tool_set = tuple(listed(f"{owner}: mcp", offers)), set(tools)
+    for offer in entries:
+        if not isinstance(offer, McpPrompt | McpResource):
+            raise DefinitionError(f"{owner}: mcp has McpPrompt and McpResource; got {offer!r:.80}")
+        if offer.tool not in tool_set:
+            raise DefinitionError(
+                f"{owner}: mcp offers {offer.tool!r}, which it does not bring", hint="add it to tools"
+            )
+    uris = [offer.uri for offer in entries if isinstance(offer, McpResource)]
+    prompts = [offer.tool.name for offer in entries if isinstance(offer, McpPrompt)]
+    for kind, names in (("resource", uris), ("prompt", prompts)):
         if twice := [name for name in names if names.count(name) > 1]:
-            raise DefinitionError(f"{owner}: mcp offers the {what} {twice[0]!r} twice")
-    return kept
+            raise DefinitionError(f"{owner}: mcp offers the {kind} {twice[0]!r} twice")
+    return entries
 
 
 def takes_text(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> bool:
@@ -163,8 +166,8 @@ def takes_text(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> bool:
     if "$ref" in schema:
         return takes_text(cast("Mapping[str, Any]", defs.get(str(schema["$ref"]).rpartition("/")[2], {})), defs)
     if "anyOf" in schema:
-        return any(takes_text(one, defs) for one in schema["anyOf"])
-    return schema.get("type") == "string" or any(isinstance(one, str) for one in schema.get("enum", ()))
+        return any(takes_text(option, defs) for option in schema["anyOf"])
+    return schema.get("type") == "string" or any(isinstance(choice, str) for choice in schema.get("enum", ()))
 
 
 def _check_tool(owner: str, tool: object) -> None:
@@ -192,12 +195,12 @@ def read_template(owner: str, uri: str) -> UriTemplate:
     if text.startswith(RESERVED):
         raise DefinitionError(f"{owner}: the scheme {RESERVED!r} is for the files of sessions")
     names, texts, end, open_name = list[str](), list[str](), 0, None
-    for found in _EXPRESSION.finditer(text):
-        if names and found.start() == end:
-            raise DefinitionError(f"{owner}: something must stand between {names[-1]!r} and {found[2]!r}")
-        if found[2] in names or (found[1] and open_name is not None):
+    for match in _EXPRESSION.finditer(text):
+        if names and match.start() == end:
+            raise DefinitionError(f"{owner}: something must stand between {names[-1]!r} and {match[2]!r}")
+        if match[2] in names or (match[1] and open_name is not None):
             raise DefinitionError(f"{owner}: each name stands once in a template, and {{+…}} once at all")
-        texts.append(text[end : found.start()])
-        names.append(found[2])
-        end, open_name = found.end(), found[2] if found[1] else open_name
+        texts.append(text[end : match.start()])
+        names.append(match[2])
+        end, open_name = match.end(), match[2] if match[1] else open_name
     return UriTemplate(tuple(names), (*texts, text[end:]), open_name)

@@ -79,15 +79,15 @@ class ToolOptions(BlockToolOptions, ProcessorOptions, total=False):
     """The options of a tool made from a function or from JSON Schema: all options."""
 
 
-def refuse_unknown(function: Callable[..., Any], options: Mapping[str, object], known: type) -> None:
+def refuse_unknown(function: Callable[..., Any], options: Mapping[str, object], typed_dict: type) -> None:
     """Raise ``TypeError`` for an option that is not in the ``TypedDict`` of a function, as for any keyword argument."""
-    names = known.__annotations__
+    names = typed_dict.__annotations__
     if wrong := [name for name in options if name not in names]:
         parameters = inspect.signature(function).parameters.values()
-        own = [one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
-        meant = closest(wrong[0], (*own, *names))
-        told = f". Did you mean {meant!r}?" if meant else ""
-        raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument {wrong[0]!r}{told}")
+        keywords = [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
+        meant = closest(wrong[0], (*keywords, *names))
+        suggestion = f". Did you mean {meant!r}?" if meant else ""
+        raise TypeError(f"{function.__qualname__}() got an unexpected keyword argument {wrong[0]!r}{suggestion}")
 
 
 def checked_options(owner: str, options: Mapping[str, Any]) -> dict[str, Any]:

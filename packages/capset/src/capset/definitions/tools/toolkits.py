@@ -73,7 +73,11 @@ class Toolkit(Definition):
         store(self, "name", checked("a toolkit's name", name, TOOLKIT))
         store(self, "members", checked_members(owner, members))
         _store_options(self, owner, options)
-        store(self, "levels", 1 + max((one.levels for one in self.members if isinstance(one, Toolkit)), default=0))
+        store(
+            self,
+            "levels",
+            1 + max((member.levels for member in self.members if isinstance(member, Toolkit)), default=0),
+        )
         if self.levels > MAX_LEVELS:
             raise DefinitionError(f"{owner}: toolkits are nested more than {MAX_LEVELS} levels deep")
         distinct_tools(owner, self.members)
@@ -148,16 +152,16 @@ def _store_options(toolkit: AnyToolkit, owner: str, options: ToolkitOptions) -> 
 
 def checked_members(owner: str, members: Iterable[object]) -> tuple[Member, ...]:
     """Return each member once, in order. Raises ``DefinitionError`` for anything else, starting with ``owner``."""
-    kept: dict[Member, None] = {}
+    distinct: dict[Member, None] = {}
     names: dict[str, AnyToolkit] = {}
     for entry in listed(f"{owner}: tools", members):
         if not isinstance(entry, Tool | Toolkit | DynamicToolkit):
             raise DefinitionError(f"{owner}: {entry!r} is not a Tool; {_advice(entry)}")
-        one = cast("Member", entry)
-        kept[one] = None
-        if isinstance(one, AnyToolkit) and names.setdefault(one.name, one) is not one:
-            raise ToolNameConflict(f"{owner}: two different toolkits are named {one.name!r}; give one another name")
-    return tuple(kept)
+        member = cast("Member", entry)
+        distinct[member] = None
+        if isinstance(member, AnyToolkit) and names.setdefault(member.name, member) is not member:
+            raise ToolNameConflict(f"{owner}: two different toolkits are named {member.name!r}; give one another name")
+    return tuple(distinct)
 
 
 def _advice(entry: object) -> str:
@@ -182,34 +186,34 @@ def distinct_tools(owner: str, members: Iterable[Member]) -> tuple[AnyTool, ...]
 
     Raises ``ToolNameConflict`` for two different tools with one name.
     """
-    kept: dict[str, AnyTool] = {}
-    for one in tools_in(members):
-        if kept.setdefault(one.name, one) is not one:
-            raise ToolNameConflict(f"{owner}: two different tools are named {one.name!r}; rename one with name=")
-    return tuple(kept.values())
+    by_name: dict[str, AnyTool] = {}
+    for tool in tools_in(members):
+        if by_name.setdefault(tool.name, tool) is not tool:
+            raise ToolNameConflict(f"{owner}: two different tools are named {tool.name!r}; rename one with name=")
+    return tuple(by_name.values())
 
 
 def tools_in(members: Iterable[Member]) -> Iterator[AnyTool]:
     """Yield the tools among some members and in their toolkits; a dynamic one has none yet."""
-    for one in members:
-        if isinstance(one, Tool):
-            yield one
-        elif isinstance(one, Toolkit):
-            yield from tools_in(one.members)
+    for member in members:
+        if isinstance(member, Tool):
+            yield member
+        elif isinstance(member, Toolkit):
+            yield from tools_in(member.members)
 
 
 def toolkits_in(members: Iterable[Member]) -> Iterator[AnyToolkit]:
     """Yield the toolkits among some members and inside each other, outer ones first; a dynamic one holds none yet."""
-    for one in members:
-        if isinstance(one, AnyToolkit):
-            yield one
-        if isinstance(one, Toolkit):
-            yield from toolkits_in(one.members)
+    for member in members:
+        if isinstance(member, AnyToolkit):
+            yield member
+        if isinstance(member, Toolkit):
+            yield from toolkits_in(member.members)
 
 
 def policies_in(members: Iterable[Member]) -> Iterator[Policy]:
     """Yield the policies of some members and of everything in them, outer ones first."""
-    for one in members:
-        yield from one.policies
-        if isinstance(one, Toolkit):
-            yield from policies_in(one.members)
+    for member in members:
+        yield from member.policies
+        if isinstance(member, Toolkit):
+            yield from policies_in(member.members)

@@ -32,12 +32,12 @@ def diff_sides(before: Side, after: Side) -> Diff:
         links,
         tools,
         changes_of(*prompts, *_known(before, after, *prompts)),
-        _definition(before, after, {(one.before, one.after) for one in tools}),
+        _definition(before, after, {(change.before, change.after) for change in tools}),
         None if ours is None or theirs is None else tuple(_policies(ours.policy, theirs.policy)),
         None if ours is None or theirs is None else _modes(ours.policy, theirs.policy),
         tuple(
-            CodeChange(one, changes_of(one.before, one.after, *_known(before, after, one.before, one.after)))
-            for one in links.code
+            CodeChange(link, changes_of(link.before, link.after, *_known(before, after, link.before, link.after)))
+            for link in links.code
         ),
         tuple(_notes(before, after)),
     )
@@ -48,15 +48,21 @@ def _known(before: Side, after: Side, old: str | None, new: str | None) -> tuple
 
 
 def _tools(before: Side, after: Side, links: LinksDiff) -> Iterator[ToolChange]:
-    found = [ToolChange(one.name, "came", None, one.hash) for one in links.tools.came]
-    found += [ToolChange(one.name, "went", one.hash, None) for one in links.tools.went]
-    found += [ToolChange(one.name, "changed", one.before, one.after) for one in links.tools.changed]
+    tool_changes = [ToolChange(ref.name, "came", None, ref.hash) for ref in links.tools.came]
+    tool_changes += [ToolChange(ref.name, "went", ref.hash, None) for ref in links.tools.went]
+    tool_changes += [ToolChange(change.name, "changed", change.before, change.after) for change in links.tools.changed]
     gates = _gates(before.envelope, after.envelope)
-    for one in found:
-        payloads = _known(before, after, one.before, one.after)
-        own = [(change.kind, change.before, change.after) for change in _own_gates(one, payloads)]
-        other = [change for change in gates.pop(one.name, ()) if (change.kind, change.before, change.after) not in own]
-        yield ToolChange(one.name, one.kind, one.before, one.after, payloads, tuple(other))
+    for tool_change in tool_changes:
+        payloads = _known(before, after, tool_change.before, tool_change.after)
+        own_gates = [(change.kind, change.before, change.after) for change in _own_gates(tool_change, payloads)]
+        other = [
+            change
+            for change in gates.pop(tool_change.name, ())
+            if (change.kind, change.before, change.after) not in own_gates
+        ]
+        yield ToolChange(
+            tool_change.name, tool_change.kind, tool_change.before, tool_change.after, payloads, tuple(other)
+        )
     hashes = {ref.name: ref.hash for ref in before.link.tool_refs}
     for name, changes in gates.items():
         yield ToolChange(name, "gated", hashes[name], hashes[name], gates=changes)
@@ -74,70 +80,72 @@ def _gates(before: SnapshotEnvelope | None, after: SnapshotEnvelope | None) -> d
     ours = {tool.name: sorted(tool.policies) for tool in before.runtime.tools}
     theirs = {tool.name: sorted(tool.policies) for tool in after.runtime.tools}
     both = sorted(ours.keys() & theirs.keys())
-    return {name: found for name in both if (found := tuple(compare_sets("gates", ours[name], theirs[name])))}
+    return {name: changes for name in both if (changes := tuple(compare_sets("gates", ours[name], theirs[name])))}
 
 
 def _policies(before: PolicyPart, after: PolicyPart) -> Iterator[PolicyChange]:
-    ours, theirs = ({one.id: one for one in part.results} for part in (before, after))
+    ours, theirs = ({policy_result.id: policy_result for policy_result in part.results} for part in (before, after))
     for name in dict.fromkeys((*ours, *theirs)):
-        one, other = ours.get(name), theirs.get(name)
-        if one is None or other is None or one.kind != other.kind:
-            yield PolicyChange(name, one, other)
+        policy_result, other = ours.get(name), theirs.get(name)
+        if policy_result is None or other is None or policy_result.kind != other.kind:
+            yield PolicyChange(name, policy_result, other)
 
 
 def _modes(before: PolicyPart, after: PolicyPart) -> tuple[PolicyMode, PolicyMode] | None:
     return None if before.mode == after.mode else (before.mode, after.mode)
 
 
-def _definition(before: Side, after: Side, told: set[tuple[str | None, str | None]]) -> tuple[PartChange, ...] | None:
+def _definition(
+    before: Side, after: Side, reported: set[tuple[str | None, str | None]]
+) -> tuple[PartChange, ...] | None:
     """Return the changes of the definition, except for the tools that are reported already."""
     pair = (before.link.static_hash, after.link.static_hash)
     if pair[0] == pair[1]:
         return ()
     if None in _known(before, after, *pair):
         return None
-    return tuple(_parts(before, after, None, *pair, told))
+    return tuple(_parts(before, after, None, *pair, reported))
 
 
 def _parts(
-    before: Side, after: Side, name: str | None, old: str, new: str, told: set[tuple[str | None, str | None]]
+    before: Side, after: Side, name: str | None, old: str, new: str, reported: set[tuple[str | None, str | None]]
 ) -> Iterator[PartChange]:
     """Yield the changes of a payload and of those it names, each pair of hashes once."""
-    told.add((old, new))
+    reported.add((old, new))
     ours, theirs = _known(before, after, old, new)
-    known = theirs or ours
-    if known is None:
+    payload = theirs or ours
+    if payload is None:
         return  # the change of its hash is reported where it is named
-    yield PartChange(str(known.get("kind")), name, old, new, changes_of(old, new, ours, theirs))
+    yield PartChange(str(payload.get("kind")), name, old, new, changes_of(old, new, ours, theirs))
     inside, others = _refs(ours), _refs(theirs)
     for key, ref in inside.items():
         other = others.get(key)
-        if other is not None and other.hash != ref.hash and (ref.hash, other.hash) not in told:
-            yield from _parts(before, after, ref.name, ref.hash, other.hash, told)
+        if other is not None and other.hash != ref.hash and (ref.hash, other.hash) not in reported:
+            yield from _parts(before, after, ref.name, ref.hash, other.hash, reported)
 
 
 def _refs(payload: Payload | None) -> Mapping[tuple[str, str], Ref]:
     """Return the refs in a payload, by key and name; the first of several of one name, as with a dynamic addition."""
-    found: dict[tuple[str, str], Ref] = {}
+    refs: dict[tuple[str, str], Ref] = {}
     for key, ref in refs_in(payload or {}):
-        found.setdefault((key, ref.name), ref)
-    return found
+        refs.setdefault((key, ref.name), ref)
+    return refs
 
 
 def _notes(before: Side, after: Side) -> Iterator[str]:
     """Yield the differences that are never hashed. Values are left out: they may be personal."""
-    for what in ("agent_id", "agent_name"):
-        ours, theirs = getattr(before.link, what), getattr(after.link, what)
+    for attribute in ("agent_id", "agent_name"):
+        ours, theirs = getattr(before.link, attribute), getattr(after.link, attribute)
         if ours != theirs:
-            yield f"{what} differs: {ours!r}, {theirs!r}"
+            yield f"{attribute} differs: {ours!r}, {theirs!r}"
     if before.envelope is None or after.envelope is None:
         return
-    one, other = before.envelope.runtime.toolkit_context, after.envelope.runtime.toolkit_context
-    if one.namespace != other.namespace:
-        yield f"namespace differs: {one.namespace!r}, {other.namespace!r}"
-    if one.principal is not None and other.principal is not None:
-        yield from _principals(one.principal, other.principal)
-    if keys := _differing(one.env, other.env):
+    toolkit_context, other = before.envelope.runtime.toolkit_context, after.envelope.runtime.toolkit_context
+    if toolkit_context.namespace != other.namespace:
+        yield f"namespace differs: {toolkit_context.namespace!r}, {other.namespace!r}"
+    if toolkit_context.principal is not None and other.principal is not None:
+        yield from _principals(toolkit_context.principal, other.principal)
+    if keys := _differing(toolkit_context.env, other.env):
         yield f"env differs in: {', '.join(keys)}"
     if keys := _differing(before.envelope.context or {}, after.envelope.context or {}):
         yield f"context differs in: {', '.join(keys)}"
@@ -146,20 +154,20 @@ def _notes(before: Side, after: Side) -> Iterator[str]:
 def _principals(before: WirePrincipal, after: WirePrincipal) -> Iterator[str]:
     if keys := _differing(_members(before), _members(after)):
         yield f"principal differs in: {', '.join(keys)}"
-    held, holds = set(before.permissions), set(after.permissions)
-    if gained := sorted(holds - held):
+    earlier, holds = set(before.permissions), set(after.permissions)
+    if gained := sorted(holds - earlier):
         yield f"permissions gained: {', '.join(gained)}"
-    if lost := sorted(held - holds):
+    if lost := sorted(earlier - holds):
         yield f"permissions lost: {', '.join(lost)}"
 
 
-def _members(who: WirePrincipal) -> dict[str, object]:
+def _members(principal: WirePrincipal) -> dict[str, object]:
     """Return all but the permissions, attributes as JSON texts: ``True`` equals ``1``, yet is a different value."""
-    told: dict[str, object] = {**who.model_dump(include={"id", "kind", "org", "on_behalf_of"})}
-    told.update((f"attributes.{name}", dumps(value)) for name, value in who.attributes.items())
-    for index, one in enumerate(who.on_behalf_of_attributes):
-        told.update((f"on_behalf_of_attributes[{index}].{name}", dumps(value)) for name, value in one.items())
-    return {**told, **dict.fromkeys(who.dropped)}
+    members: dict[str, object] = {**principal.model_dump(include={"id", "kind", "org", "on_behalf_of"})}
+    members.update((f"attributes.{name}", dumps(value)) for name, value in principal.attributes.items())
+    for index, attributes in enumerate(principal.on_behalf_of_attributes):
+        members.update((f"on_behalf_of_attributes[{index}].{name}", dumps(value)) for name, value in attributes.items())
+    return {**members, **dict.fromkeys(principal.dropped)}
 
 
 def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:

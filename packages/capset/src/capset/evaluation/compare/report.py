@@ -56,8 +56,8 @@ def report_lines(diff: Diff, *, width: int = 120) -> Iterator[Line]:
         "code": _code(diff.code, width),
         "not hashed": (Line("", 2, plain(note)) for note in diff.notes),
     }
-    for heading, found in sections.items():
-        if lines := list(found):
+    for heading, section in sections.items():
+        if lines := list(section):
             yield Line("", 0, "")
             yield Line("#", 0, heading)
             yield from lines
@@ -95,7 +95,7 @@ def _of_tool(tool: ToolChange) -> str:
         case "gated":
             return f"{format_hash_short(tool.after)}, behind other policies"
         case _:
-            payload = next((one for one in tool.payloads if one is not None), None)
+            payload = next((payload for payload in tool.payloads if payload is not None), None)
             needs = payload.get("permissions") if payload else None
             about = [payload["effect"]] if payload and "effect" in payload else []
             about += [f"needs {' and '.join(map(str, needs))}"] if isinstance(needs, list) and needs else []  # pyright: ignore[reportUnknownArgumentType]  # JSON
@@ -105,7 +105,7 @@ def _of_tool(tool: ToolChange) -> str:
 def _policies(diff: Diff) -> Iterator[Line]:
     changes = diff.policies or ()
     for change, name in zip(changes, _aligned(plain(change.id) for change in changes), strict=True):
-        answers = " → ".join(_answer(one) for one in (change.before, change.after) if one is not None)
+        answers = " → ".join(_answer(answer) for answer in (change.before, change.after) if answer is not None)
         yield Line(_SIGNS.get(change.kind, "~"), 0, f"{name}  {answers}")
     if diff.modes:
         yield Line("~", 0, f"mode  {diff.modes[0]} → {diff.modes[1]}")
@@ -125,14 +125,14 @@ def _definition(parts: Sequence[PartChange] | None, width: int) -> Iterator[Line
 
 
 def _code(changes: Sequence[CodeChange], width: int) -> Iterator[Line]:
-    for one in changes:
-        code = one.code
+    for change in changes:
+        code = change.code
         yield Line("~", 0, f"{format_hash_short(code.before)} → {format_hash_short(code.after)}")
         if code.tools:
             yield Line("", 4, plain(f"same definition, other code: {', '.join(code.tools)}"))
         if code.changed:
             yield Line("", 4, plain(f"other definition, other code: {', '.join(code.changed)}"))
-        yield from _fields(one.changes, 4, width)
+        yield from _fields(change.changes, 4, width)
 
 
 def _fields(changes: Sequence[Change] | None, indent: int, width: int) -> Iterator[Line]:
@@ -155,15 +155,15 @@ def _values(change: Change, room: int) -> tuple[str, bool]:
         case "removed":
             return _cut(before, 0, room)
         case _:
-            said = "order: " if change.kind == "reordered" else "renamed: " if change.kind == "renamed" else ""
-            room -= len(said) + 3
+            prefix = "order: " if change.kind == "reordered" else "renamed: " if change.kind == "renamed" else ""
+            room -= len(prefix) + 3
             if len(before) + len(after) <= room:
-                return f"{said}{before} → {after}", False
+                return f"{prefix}{before} → {after}", False
             room //= 2
             same = len([*takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False))])
             start = min(same - _BEFORE, max(len(before), len(after)) - room + 1)
-            (old, one), (new, other) = (_cut(text, start, room) for text in (before, after))
-            return f"{said}{old} → {new}", one or other
+            (old, is_cut), (new, other) = (_cut(text, start, room) for text in (before, after))
+            return f"{prefix}{old} → {new}", is_cut or other
 
 
 def _written(value: Any) -> str:  # JSON data
@@ -188,6 +188,6 @@ def _cut(text: str, start: int, room: int) -> tuple[str, bool]:
 
 
 def _aligned(texts: Iterable[str]) -> list[str]:
-    given = list(texts)
-    widest = max((len(text) for text in given if len(text) <= _WIDEST), default=0)
-    return [text.ljust(widest) for text in given]
+    cells = list(texts)
+    widest = max((len(text) for text in cells if len(text) <= _WIDEST), default=0)
+    return [text.ljust(widest) for text in cells]

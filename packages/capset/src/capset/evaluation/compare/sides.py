@@ -57,11 +57,11 @@ def side_of(envelope: SnapshotEnvelope) -> Side:
 def _payloads(envelope: SnapshotEnvelope) -> dict[str, Payload]:
     runtime = envelope.runtime
     parts = (*(envelope.static.parts if envelope.static else ()), *runtime.tools)
-    known: dict[str, Payload] = {one.hash: one.payload for one in parts}
+    payloads: dict[str, Payload] = {part.hash: part.payload for part in parts}
     if envelope.static is not None:
-        known[envelope.static.hash] = envelope.static.payload
-    known[envelope.link.prompt_hash] = prompt_payload(runtime.system_prompt, runtime.instructions)
-    return known
+        payloads[envelope.static.hash] = envelope.static.payload
+    payloads[envelope.link.prompt_hash] = prompt_payload(runtime.system_prompt, runtime.instructions)
+    return payloads
 
 
 def refs_in(payload: Payload) -> Iterator[tuple[str, Ref]]:
@@ -69,9 +69,9 @@ def refs_in(payload: Payload) -> Iterator[tuple[str, Ref]]:
     if isinstance(root := payload.get("root"), str):
         yield "root", Ref("root", root)
     for key in ("capabilities", "children", "uses", "members", "tools"):
-        found = payload.get(key)
-        for one in cast("list[Any]", found) if isinstance(found, list) else ():
-            match one:
+        refs = payload.get(key)
+        for ref in cast("list[Any]", refs) if isinstance(refs, list) else ():
+            match ref:
                 case {"name": str(name), "hash": str(hash)}:
                     yield key, Ref(name, hash)
                 case _:
@@ -83,9 +83,9 @@ def _name(payload: Payload) -> str:
     return f"the {payload.get('kind', 'nothing')}{name}"
 
 
-def _changed(what: str, expected: str) -> DefinitionError:
+def _changed(label: str, expected: str) -> DefinitionError:
     return DefinitionError(
-        f"{what} {format_hash_short(expected)}…: it was changed since it was captured",
+        f"{label} {format_hash_short(expected)}…: it was changed since it was captured",
         hint="compare what was captured as it is: to_json() of an envelope or a link's model_dump_json()",
     )
 
@@ -122,26 +122,26 @@ async def _stored(lineage: LineageStore, org: str | None, id: str) -> Side:
 
 async def _stored_payloads(lineage: LineageStore, org: str | None, side: Side) -> Mapping[str, Payload]:
     """Return the known payloads of a link's hashes."""
-    known = dict(side.payloads)
+    payloads = dict(side.payloads)
     link = side.link
     pending = [link.static_hash, link.prompt_hash, *(ref.hash for ref in link.tool_refs)]
     pending += [ref.code for ref in link.tool_refs if ref.code is not None]
-    seen: set[str] = set()
+    visited: set[str] = set()
     while pending:
-        wanted = pending.pop()
-        if wanted in seen:
+        payload_hash = pending.pop()
+        if payload_hash in visited:
             continue
-        seen.add(wanted)
-        if wanted not in known:
-            row = await lineage.payload(org, wanted)
+        visited.add(payload_hash)
+        if payload_hash not in payloads:
+            row = await lineage.payload(org, payload_hash)
             if row is None or row.profile != link.profile:
                 continue
             payload: Any = read(row.payload)
             if not isinstance(payload, dict):
-                raise DefinitionError(f"the payload of {format_hash_short(wanted)}… is no JSON object")
-            known[wanted] = cast("Payload", payload)
-        pending += [ref.hash for _, ref in refs_in(known[wanted])]
-    return known
+                raise DefinitionError(f"the payload of {format_hash_short(payload_hash)}… is no JSON object")
+            payloads[payload_hash] = cast("Payload", payload)
+        pending += [ref.hash for _, ref in refs_in(payloads[payload_hash])]
+    return payloads
 
 
 def _link(row: LinkRow) -> CapabilityLink:

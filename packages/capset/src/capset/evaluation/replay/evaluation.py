@@ -61,18 +61,18 @@ class Replay:
     @property
     def only_now(self) -> tuple[str, ...]:
         """The tools that are in play, and were not then."""
-        known = {ref.name for ref in self.then.link.tool_refs}
-        return tuple(ref.name for ref in self.now.link.tool_refs if ref.name not in known)
+        names = {ref.name for ref in self.then.link.tool_refs}
+        return tuple(ref.name for ref in self.now.link.tool_refs if ref.name not in names)
 
     @property
     def changed(self) -> tuple[ToolChange, ...]:
         """The tools on both sides whose definition or policies differ now."""
-        return tuple(one for one in self.diff.tools if one.kind in ("changed", "gated"))
+        return tuple(tool for tool in self.diff.tools if tool.kind in ("changed", "gated"))
 
     @property
     def flipped(self) -> tuple[PolicyChange, ...]:
         """The policies whose answer changed."""
-        return tuple(one for one in self.diff.policies or () if one.kind == "flipped")
+        return tuple(policy for policy in self.diff.policies or () if policy.kind == "flipped")
 
     @property
     def refused(self) -> tuple[Field, ...]:
@@ -104,40 +104,40 @@ async def replay(
     none is given, and any error of ``compose`` and ``evaluate``.
     """
     then = side_of(envelope)
-    kept = envelope.runtime.toolkit_context
-    who = principal or principal_of(envelope)
+    toolkit_context = envelope.runtime.toolkit_context
+    actor = principal or principal_of(envelope)
     composition = agent if isinstance(agent, Composition) else compose(agent)
     now = await capture(
         composition,
-        principal=who,
-        env=kept.env if env is None else env,
+        principal=actor,
+        env=toolkit_context.env if env is None else env,
         context=context,
         session_context=envelope.context,
         policy_mode=envelope.policy.mode,
         include_static=envelope.static is not None,
-        namespace=kept.namespace,
-        agent_id=kept.agent_id,
+        namespace=toolkit_context.namespace,
+        agent_id=toolkit_context.agent_id,
         agent_name=envelope.link.agent_name,
     )
     now = _same_invocation(now, envelope)
     return Replay(
         envelope,
         now,
-        who,
+        actor,
         diff_sides(then, side_of(now.envelope)),
         tuple(Gone(ref.name, _reason(now, ref.name)) for ref in envelope.link.tool_refs if ref.name not in now.tools),
-        await _refusal(envelope, composition, who, env, context),
-        tuple(path for path in kept.dropped if not _is_given(path, kept.env, env)),
+        await _refusal(envelope, composition, actor, env, context),
+        tuple(path for path in toolkit_context.dropped if not _is_given(path, toolkit_context.env, env)),
         (*_notes(composition, context), *_unkept(envelope, principal)),
     )
 
 
 def principal_of(envelope: SnapshotEnvelope) -> Principal:
     """Return the acting principal. Raises ``DefinitionError`` if the envelope does not name one."""
-    who = envelope.runtime.toolkit_context.principal
-    if who is None:
+    principal = envelope.runtime.toolkit_context.principal
+    if principal is None:
         raise DefinitionError("the envelope does not say who acted", hint="name the principal")
-    return Principal(**who.model_dump(exclude={"dropped"}))
+    return Principal(**principal.model_dump(exclude={"dropped"}))
 
 
 def _same_invocation(now: Captured, then: SnapshotEnvelope) -> Captured:
@@ -147,20 +147,20 @@ def _same_invocation(now: Captured, then: SnapshotEnvelope) -> Captured:
     return Captured(now.envelope.model_copy(update={"runtime": runtime}), now.snapshot)
 
 
-def _is_given(path: str, kept: Mapping[str, Any], env: Mapping[str, Any] | None) -> bool:
+def _is_given(path: str, stored_env: Mapping[str, Any], env: Mapping[str, Any] | None) -> bool:
     """Whether a dropped path, or the value around it, has been given again."""
     if env is None:
         return False
     key = path if path in env else re.split(r"[.\[]", path, maxsplit=1)[0]
-    return key in env and (key not in kept or env[key] is not kept[key])
+    return key in env and (key not in stored_env or env[key] is not stored_env[key])
 
 
 def _reason(now: Captured, name: str) -> str:
     if name in now.snapshot.installed:
         return now.snapshot.explain(name).reason
-    unmade = [path for path, one in now.snapshot.toolkits.items() if not one.in_play]
-    told = f"; not made: the dynamic toolkit {' and '.join(unmade)}" if unmade else ""
-    return f"the agent has no tool of that name{told}"
+    unmade = [path for path, toolkit in now.snapshot.toolkits.items() if not toolkit.in_play]
+    suffix = f"; not made: the dynamic toolkit {' and '.join(unmade)}" if unmade else ""
+    return f"the agent has no tool of that name{suffix}"
 
 
 async def _refusal(
@@ -186,10 +186,10 @@ def _notes(composition: Composition, context: Context | None) -> list[str]:
 
 def _unkept(envelope: SnapshotEnvelope, principal: Principal | None) -> list[str]:
     """Return the attributes that policies cannot read now, if the principal is the envelope's."""
-    who = envelope.runtime.toolkit_context.principal
-    if who is None or principal is not None or not who.dropped:
+    stored_principal = envelope.runtime.toolkit_context.principal
+    if stored_principal is None or principal is not None or not stored_principal.dropped:
         return []
-    return [f"what is not kept of the principal is left out: {', '.join(who.dropped)}"]
+    return [f"what is not kept of the principal is left out: {', '.join(stored_principal.dropped)}"]
 
 
 def replay_lines(replay: Replay, *, width: int = 120) -> Iterator[Line]:
@@ -198,20 +198,22 @@ def replay_lines(replay: Replay, *, width: int = 120) -> Iterator[Line]:
     Texts of others in it contain no unprintable characters.
     """
     then, now = len(replay.then.link.tool_refs), len(replay.now.link.tool_refs)
-    changed = {one.name for one in replay.changed}
+    changed = {tool.name for tool in replay.changed}
     name = replay.then.link.agent_name
     yield Line("", 0, plain(f"{name} as seen by {replay.principal.id}: {counted(then, 'tool')} then, {now} now"))
     yield Line("", 0, "")
     sections = {
-        "in play then and now, and the same": (Line("=", 0, plain(one)) for one in replay.both if one not in changed),
-        "not in play any more": (Line("-", 0, plain(f"{one.name}  {one.reason}")) for one in replay.gone),
+        "in play then and now, and the same": (
+            Line("=", 0, plain(tool_name)) for tool_name in replay.both if tool_name not in changed
+        ),
+        "not in play any more": (Line("-", 0, plain(f"{tool.name}  {tool.reason}")) for tool in replay.gone),
         "hydrate": _hydrate(replay),
         "env that was not kept": (Line("", 2, plain(path)) for path in replay.dropped),
         "left out": (Line("", 2, plain(note)) for note in replay.notes),
     }
     yield from report_lines(replay.diff, width=width)
-    for heading, found in sections.items():
-        if lines := list(found):
+    for heading, section in sections.items():
+        if lines := list(section):
             yield Line("", 0, "")
             yield Line("#", 0, heading)
             yield from lines

@@ -83,14 +83,14 @@ async def capture(
     composition = agent if isinstance(agent, Composition) else compose(agent)
     snapshot = await evaluate(composition, principal=principal, env=env, context=context, **labels)
     await read_code(snapshot)
-    kept = envelope_of(
+    envelope = envelope_of(
         snapshot,
         session_context=session_context,
         policy_mode=policy_mode,
         include_static=include_static,
         redact=redact,
     )
-    return Captured(kept, snapshot)
+    return Captured(envelope, snapshot)
 
 
 async def capture_runtime(
@@ -186,52 +186,52 @@ def envelope_of(
 
 def session_context_of(context: Mapping[str, Any]) -> dict[str, Any]:  # JSON data
     """Return a session context in its stored form. Raises ``InvalidArguments`` if it is not JSON data, or secret."""
-    kept, dropped = json_safe(context)
+    safe_context, dropped = json_safe(context)
     if dropped:
         raise InvalidArguments(
             f"a session context is JSON data without secrets; {dropped[0]!r} is not",
             hint="leave it out, or give its id",
         )
-    return kept
+    return safe_context
 
 
 def _static(composition: Composition) -> StaticPart:
-    own, *parts = static_parts(composition)
+    definition, *parts = static_parts(composition)
     return StaticPart(
-        hash=own.hash,
-        payload=thawed(own.payload),
-        parts=tuple(WirePayload(name=one.name, hash=one.hash, payload=thawed(one.payload)) for one in parts),
+        hash=definition.hash,
+        payload=thawed(definition.payload),
+        parts=tuple(WirePayload(name=part.name, hash=part.hash, payload=thawed(part.payload)) for part in parts),
     )
 
 
-def _principal(who: Principal, redact: Redact | None) -> WirePrincipal:
+def _principal(principal: Principal, redact: Redact | None) -> WirePrincipal:
     dropped: list[str] = []
 
-    def drop_masked(given: Attributes, path: str) -> dict[str, Any]:
-        shown = given.masked() if redact is None else redact(given.masked())
-        found = {name: value for name, value in given.items() if name in shown and shown[name] == value}
-        paths = [f"{path}.{name}" for name in given if name not in found]
+    def drop_masked(attributes: Attributes, path: str) -> dict[str, Any]:
+        masked = attributes.masked() if redact is None else redact(attributes.masked())
+        unmasked = {name: value for name, value in attributes.items() if name in masked and masked[name] == value}
+        paths = [f"{path}.{name}" for name in attributes if name not in unmasked]
         dropped.extend(paths if redact is None else redact(paths))
-        return found
+        return unmasked
 
     return WirePrincipal(
-        id=who.id,
-        kind=who.kind,
-        org=who.org,
-        permissions=tuple(sorted(who.permissions)),
-        on_behalf_of=who.on_behalf_of,
-        attributes=drop_masked(who.attributes, "attributes"),
+        id=principal.id,
+        kind=principal.kind,
+        org=principal.org,
+        permissions=tuple(sorted(principal.permissions)),
+        on_behalf_of=principal.on_behalf_of,
+        attributes=drop_masked(principal.attributes, "attributes"),
         on_behalf_of_attributes=tuple(
-            drop_masked(one, f"on_behalf_of_attributes[{index}]")
-            for index, one in enumerate(who.on_behalf_of_attributes)
+            drop_masked(attributes, f"on_behalf_of_attributes[{index}]")
+            for index, attributes in enumerate(principal.on_behalf_of_attributes)
         ),
         dropped=tuple(dropped),
     )
 
 
-def _tool(name: str, shown: str, installed: Installed) -> WireTool:
+def _tool(name: str, definition_hash: str, installed: Installed) -> WireTool:
     gates = tuple(policy.id for policy in installed.gates)
-    return WireTool(name=name, hash=shown, payload=thawed(tool_payload(installed.tool)), policies=gates)
+    return WireTool(name=name, hash=definition_hash, payload=thawed(tool_payload(installed.tool)), policies=gates)
 
 
 MAX_LEVELS: Final = 50
@@ -247,15 +247,15 @@ def json_safe(values: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...
     values that contain themselves or are nested more than 50 levels deep, and values under secret-looking names.
     """
     look = _Scan()
-    kept = look.members(values, "")
-    return kept, tuple(look.dropped)
+    safe = look.members(values, "")
+    return safe, tuple(look.dropped)
 
 
 def thawed(value: Any) -> Any:
     """Return JSON data in plain dicts and lists of its own."""
     if isinstance(value, Mapping):
-        return {key: thawed(one) for key, one in cast("Mapping[str, Any]", value).items()}
-    return [thawed(one) for one in cast("list[Any]", value)] if isinstance(value, list | tuple) else value
+        return {key: thawed(member) for key, member in cast("Mapping[str, Any]", value).items()}
+    return [thawed(member) for member in cast("list[Any]", value)] if isinstance(value, list | tuple) else value
 
 
 class _Scan:
@@ -266,14 +266,14 @@ class _Scan:
         self._above: set[int] = set()
 
     def members(self, members: Mapping[Any, Any], path: str) -> dict[str, Any]:
-        kept: dict[str, Any] = {}
+        safe_members: dict[str, Any] = {}
         for name, value in members.items():
-            here = f"{path}.{_printable_name(name)}" if path else _printable_name(name)
+            member_path = f"{path}.{_printable_name(name)}" if path else _printable_name(name)
             is_kept = isinstance(name, str) and _is_text(name) and (value is None or not is_secret_name(name))
-            safe = self._filter_value(value, here) if is_kept else self._drop(here)
+            safe = self._filter_value(value, member_path) if is_kept else self._drop(member_path)
             if safe is not _DROPPED:
-                kept[name] = safe
-        return kept
+                safe_members[name] = safe
+        return safe_members
 
     def _filter_value(self, value: Any, path: str) -> Any:
         if _is_leaf(value):
@@ -284,8 +284,8 @@ class _Scan:
         self._above.add(itself)
         try:
             if type(value) in (list, tuple):
-                items = [self._filter_value(one, f"{path}[{index}]") for index, one in enumerate(value)]
-                return [one for one in items if one is not _DROPPED]
+                items = [self._filter_value(element, f"{path}[{index}]") for index, element in enumerate(value)]
+                return [element for element in items if element is not _DROPPED]
             if isinstance(value, Mapping):
                 return self.members(cast("Mapping[Any, Any]", value), path)
         finally:

@@ -62,7 +62,7 @@ def _is_empty(value: Sized | None) -> bool:
     return not value
 
 
-_Attributes = Annotated[Mapping[str, Any], AfterValidator(lambda given: dict(Attributes(given)))]
+_Attributes = Annotated[Mapping[str, Any], AfterValidator(lambda attributes: dict(Attributes(attributes)))]
 
 
 class WirePrincipal(_Kept):
@@ -131,7 +131,9 @@ def read_envelope(text: str | bytes) -> SnapshotEnvelope:
     try:
         return SnapshotEnvelope.model_validate_json(text)
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, one['loc'])) or '$'}: {one['msg']}" for one in error.errors()[:5])
+        problems = "; ".join(
+            f"{'.'.join(map(str, problem['loc'])) or '$'}: {problem['msg']}" for problem in error.errors()[:5]
+        )
         raise DefinitionError(
             f"this is no snapshot envelope of schema version {SCHEMA_VERSION!r}: {problems}",
             hint="capture() makes one, and its to_json() is the text to keep",

@@ -54,34 +54,39 @@ async def hydrate(
     """
     _verify(envelope)
     _check_attributes(envelope.runtime.toolkit_context.principal, principal)
-    wire, kept = envelope.runtime.tools, envelope.runtime.toolkit_context
+    wire, toolkit_context = envelope.runtime.tools, envelope.runtime.toolkit_context
     composition = composition_of(bind, envelope)
     today = await evaluate(
         composition,
         principal=principal,
-        env=kept.env if env is None else env,
-        namespace=kept.namespace,
-        agent_id=kept.agent_id,
-        agent_name=kept.agent_name,
+        env=toolkit_context.env if env is None else env,
+        namespace=toolkit_context.namespace,
+        agent_id=toolkit_context.agent_id,
+        agent_name=toolkit_context.agent_name,
         context=context,
         hooks=hooks,
-        results={one.id: Decision(one.kind, one.reason) for one in envelope.policy.results},
+        results={
+            policy_result.id: Decision(policy_result.kind, policy_result.reason)
+            for policy_result in envelope.policy.results
+        },
     )
     _refuse(wire, today.installed)
-    tools = MappingProxyType({one.name: today.installed[one.name] for one in wire})
+    tools = MappingProxyType({tool.name: today.installed[tool.name] for tool in wire})
     # Additions of its dynamic uses at a step are not part of the envelope.
     fixed = replace(today.composition, dynamic=()) if today.composition.dynamic else today.composition
     plan = Plan(fixed, today.plan.members, tools)
     left_out = plan.left_out(principal.permissions, today.answers)
-    told = plan.instructions_in_play(left_out, today.answers) if is_agent(bind) else ()  # else the agent has its own
+    member_instructions = (
+        plan.instructions_in_play(left_out, today.answers) if is_agent(bind) else ()
+    )  # else the agent has its own
     return replace(
         today,
         composition=fixed,
         plan=plan,
         left_out=left_out,
-        told=told,
+        told=member_instructions,
         runtime_hash=plan.runtime_hash(left_out),
-        prompt_hash=plan.prompt_hash(told),
+        prompt_hash=plan.prompt_hash(member_instructions),
         invocation_hash=envelope.link.invocation_hash,
         policy_mode=envelope.policy.mode,
     )
@@ -98,10 +103,10 @@ def _verify(envelope: SnapshotEnvelope) -> None:
         side_of(envelope)
     except DefinitionError as error:
         raise HydrationRefused(error.message, hint="hydrate what was captured as it is") from None
-    names = [one.name for one in envelope.runtime.tools]
+    names = [tool.name for tool in envelope.runtime.tools]
     if len(names) != len(envelope.link.tool_refs) or len(names) != len(set(names)):
         raise HydrationRefused("the envelope names a tool twice")
-    ids = [one.id for one in envelope.policy.results]
+    ids = [policy_result.id for policy_result in envelope.policy.results]
     if len(ids) != len(set(ids)):
         raise HydrationRefused("the envelope has two results of one policy")
 
@@ -113,17 +118,17 @@ def _check_attributes(then: WirePrincipal | None, now: Principal) -> None:
     if then.dropped:
         raise HydrationRefused(f"the envelope does not keep all of its principal: {', '.join(then.dropped)}", hint=hint)
     ours = [(now.attributes, then.attributes), *zip_longest(now.on_behalf_of_attributes, then.on_behalf_of_attributes)]
-    if any(Attributes(one) != Attributes(other) for one, other in ours):
+    if any(Attributes(current) != Attributes(other) for current, other in ours):
         raise HydrationRefused("the principal has other attributes than the envelope's", hint=hint)
 
 
 def _refuse(wire: tuple[WireTool, ...], installed: Mapping[str, Installed]) -> None:
     """Raise ``HydrationRefused``, naming every tool that differs from the envelope's."""
-    found = list(_misfits(wire, installed))
-    if not found:
+    misfits = list(_misfits(wire, installed))
+    if not misfits:
         return
-    hints = [hint for _, hint in found if hint]
-    fields = [field for field, _ in found]
+    hints = [hint for _, hint in misfits if hint]
+    fields = [field for field, _ in misfits]
     reasons = [field.expected for field in fields]
     heading = [f"{len(reasons)} tools are not what they were:"] if len(reasons) > 1 else []
     raise HydrationRefused("\n".join([*heading, *reasons]), hint=hints[0] if hints else None, fields=fields)
@@ -131,20 +136,20 @@ def _refuse(wire: tuple[WireTool, ...], installed: Mapping[str, Installed]) -> N
 
 def _misfits(wire: tuple[WireTool, ...], installed: Mapping[str, Installed]) -> Iterator[tuple[Field, str | None]]:
     """Yield each tool that is not the same, with all its policies: the reason, and a hint."""
-    for one in wire:
-        today = installed.get(one.name)
+    for wire_tool in wire:
+        today = installed.get(wire_tool.name)
         if today is None:
-            yield Field(one.name, unknown("tool", one.name, installed)), None
-        elif (shown := tool_hash(today.tool)) != one.hash:
-            told = f"its hash is {shown[:12]}… now, and was {one.hash[:12]}…"
+            yield Field(wire_tool.name, unknown("tool", wire_tool.name, installed)), None
+        elif (current_hash := tool_hash(today.tool)) != wire_tool.hash:
+            message = f"its hash is {current_hash[:12]}… now, and was {wire_tool.hash[:12]}…"
             yield (
-                Field(one.name, f"the tool {one.name!r} is not what it was: {told}"),
+                Field(wire_tool.name, f"the tool {wire_tool.name!r} is not what it was: {message}"),
                 "capset diff A B says what changed",
             )
-        elif lost := [name for name in one.policies if name not in {policy.id for policy in today.gates}]:
-            told = f"the tool {one.name!r} was behind the policy {lost[0]!r}, and is not any more"
+        elif lost := [name for name in wire_tool.policies if name not in {policy.id for policy in today.gates}]:
+            message = f"the tool {wire_tool.name!r} was behind the policy {lost[0]!r}, and is not any more"
             hint = "bind the agent, which has the policies of its capabilities and toolkits"
-            yield Field(one.name, told), hint
+            yield Field(wire_tool.name, message), hint
 
 
 Bind = Block | Composition | Mapping[str, AnyTool] | Callable[[str], AnyTool]
@@ -174,18 +179,18 @@ def composition_of(bind: Bind, envelope: SnapshotEnvelope) -> Composition:
     raise DefinitionError(f"bind is an agent, or a tool for each name; got {bind!r:.80}")
 
 
-def _agent(found: Mapping[str, AnyTool], envelope: SnapshotEnvelope) -> Agent:
+def _agent(tools: Mapping[str, AnyTool], envelope: SnapshotEnvelope) -> Agent:
     # One capability has one tool of a name; usually one is enough.
     groups: list[dict[str, tuple[AnyTool, str]]] = []
-    for name, tool in found.items():
-        group = next((one for one in groups if tool.name not in one), None)
+    for name, tool in tools.items():
+        group = next((candidate for candidate in groups if tool.name not in candidate), None)
         if group is None:
             groups.append(group := {})
         group[tool.name] = tool, name
     uses: list[Any] = []
     for number, group in enumerate(groups):
         capability = Capability(f"bound_{number}", tools=[tool for tool, _ in group.values()])
-        renamed = {own: name for own, (_, name) in group.items() if own != name}
+        renamed = {tool_name: name for tool_name, (_, name) in group.items() if tool_name != name}
         uses.append(capability.with_names(rename=renamed) if renamed else capability)
     name, runtime = envelope.link.agent_name, envelope.runtime
     return Agent(
@@ -197,20 +202,20 @@ def _agent(found: Mapping[str, AnyTool], envelope: SnapshotEnvelope) -> Agent:
 
 
 def _found_in(
-    find: Callable[[str], AnyTool], envelope: SnapshotEnvelope, known: Collection[str]
+    find: Callable[[str], AnyTool], envelope: SnapshotEnvelope, names: Collection[str]
 ) -> Mapping[str, AnyTool]:
-    found: dict[str, AnyTool] = {}
+    tools: dict[str, AnyTool] = {}
     missing: list[Field] = []
-    for one in envelope.runtime.tools:
+    for wire_tool in envelope.runtime.tools:
         try:
-            tool = cast("object", find(one.name))
+            tool = cast("object", find(wire_tool.name))
         except KeyError:
-            missing.append(Field(one.name, unknown("tool", one.name, known)))
+            missing.append(Field(wire_tool.name, unknown("tool", wire_tool.name, names)))
             continue
         if isinstance(tool, Tool):
-            found[one.name] = cast("AnyTool", tool)
+            tools[wire_tool.name] = cast("AnyTool", tool)
         else:
-            missing.append(Field(one.name, f"what is bound to {one.name!r} is no Tool: {tool!r:.80}"))
+            missing.append(Field(wire_tool.name, f"what is bound to {wire_tool.name!r} is no Tool: {tool!r:.80}"))
     if missing:
         raise HydrationRefused("\n".join(field.expected for field in missing), fields=missing)
-    return found
+    return tools

@@ -137,8 +137,8 @@ class Snapshot:
         """The tools in play, by the names that a model calls them by."""
         if not self.left_out:
             return self.plan.installed
-        there = {entry.ref.name for entry in self.plan.chosen(self.left_out)}
-        return MappingProxyType({name: one for name, one in self.plan.installed.items() if name in there})
+        names = {entry.ref.name for entry in self.plan.chosen(self.left_out)}
+        return MappingProxyType({name: installed for name, installed in self.plan.installed.items() if name in names})
 
     @cached_property
     def tool_refs(self) -> tuple[Ref, ...]:
@@ -148,9 +148,9 @@ class Snapshot:
     @cached_property
     def verdicts(self) -> Mapping[str, Verdict]:
         """Whether each tool is in play, and why."""
-        known = [self._verdict(group) for group in self.plan.groups]
+        group_verdicts = [self._verdict(group) for group in self.plan.groups]
         groups = {entry.ref.name: entry.group for entry in self.plan.entries}
-        return MappingProxyType({name: known[groups[name]] for name in self.plan.installed})
+        return MappingProxyType({name: group_verdicts[groups[name]] for name in self.plan.installed})
 
     @property
     def decisions(self) -> Mapping[str, Decision]:
@@ -160,7 +160,7 @@ class Snapshot:
     @property
     def failures(self) -> tuple[str, ...]:
         """The ids of the policies that failed, and so deny; the log says how."""
-        return tuple(policy.id for policy, one in self.answers.items() if isinstance(one, FailedDecision))
+        return tuple(policy.id for policy, decision in self.answers.items() if isinstance(decision, FailedDecision))
 
     @property
     def instructions(self) -> tuple[str, ...]:
@@ -177,7 +177,7 @@ class Snapshot:
         try:
             return self.verdicts[tool]
         except KeyError:
-            unmade = [f"{path}: {one.reason}" for path, one in self.toolkits.items() if not one.in_play]
+            unmade = [f"{path}: {verdict.reason}" for path, verdict in self.toolkits.items() if not verdict.in_play]
             raise NotFound(
                 unknown("tool", tool, self.verdicts),
                 hint=f"these dynamic toolkits were not made: {'; '.join(unmade)}" if unmade else None,
@@ -210,8 +210,8 @@ def covered_payloads(snapshot: Snapshot) -> Mapping[str, Payload]:
 
     Includes tools that are not in play. Excludes the invocation's payload, which identifies the end user.
     """
-    found = {one.hash: one.payload for one in static_parts(snapshot.composition)}
-    found |= {tool_hash(one.tool): tool_payload(one.tool) for one in snapshot.installed.values()}
-    found[snapshot.runtime_hash] = runtime_payload(ref.payload for ref in snapshot.tool_refs)
-    found[snapshot.prompt_hash] = prompt_payload(snapshot.composition.block.system_prompt, snapshot.instructions)
-    return found
+    payloads = {part.hash: part.payload for part in static_parts(snapshot.composition)}
+    payloads |= {tool_hash(installed.tool): tool_payload(installed.tool) for installed in snapshot.installed.values()}
+    payloads[snapshot.runtime_hash] = runtime_payload(ref.payload for ref in snapshot.tool_refs)
+    payloads[snapshot.prompt_hash] = prompt_payload(snapshot.composition.block.system_prompt, snapshot.instructions)
+    return payloads

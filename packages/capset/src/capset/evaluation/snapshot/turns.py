@@ -58,12 +58,12 @@ def link_row(
     link: CapabilityLink, *, session: str | None = None, metadata: Mapping[str, Any] | None = None, op: OpContext
 ) -> LinkRow:
     """Return a link as a row. Raises ``InvalidArguments`` for metadata that are not JSON data."""
-    given = cast("object", {} if metadata is None else metadata)
-    if not isinstance(given, Mapping):
-        raise InvalidArguments(f"metadata are a mapping of names to JSON data; got {given!r:.80}")
+    raw_metadata = cast("object", {} if metadata is None else metadata)
+    if not isinstance(raw_metadata, Mapping):
+        raise InvalidArguments(f"metadata are a mapping of names to JSON data; got {raw_metadata!r:.80}")
     try:
-        canonical(given)
-        text = json.dumps(given, ensure_ascii=False, default=dict)
+        canonical(raw_metadata)
+        text = json.dumps(raw_metadata, ensure_ascii=False, default=dict)
     except (NotCanonical, ValueError) as error:
         raise InvalidArguments(f"metadata are JSON data: {error}") from None
     return LinkRow(
@@ -99,8 +99,8 @@ async def record_turn(
     clock: Clock | None = None,
 ) -> LinkRow:
     """Store a turn as ``keep_turn`` does, and return the stored link."""
-    kept = await keep_turn(store, captured, session=session, org=org, metadata=metadata, reason=reason, clock=clock)
-    return kept.link
+    turn = await keep_turn(store, captured, session=session, org=org, metadata=metadata, reason=reason, clock=clock)
+    return turn.link
 
 
 async def keep_turn(
@@ -127,10 +127,10 @@ async def keep_turn(
         row = link_row(envelope, session=session, metadata=metadata, op=op)
         return KeptTurn(row, None, await store.lineage.record_turn(row, reason=reason, most=most))
     row = link_row(envelope.link, session=session, metadata=metadata, op=op)
-    whole = envelope_row(envelope, link=row.id, op=op)
+    stored_envelope = envelope_row(envelope, link=row.id, op=op)
     payloads = payload_rows(envelope, org)
-    moved = await store.lineage.record_turn(row, whole, reason=reason, payloads=payloads, most=most)
-    return KeptTurn(row, whole, moved)
+    moved = await store.lineage.record_turn(row, stored_envelope, reason=reason, payloads=payloads, most=most)
+    return KeptTurn(row, stored_envelope, moved)
 
 
 def payload_rows(envelope: SnapshotEnvelope, org: str | None) -> Iterator[PayloadRow]:
@@ -140,29 +140,30 @@ def payload_rows(envelope: SnapshotEnvelope, org: str | None) -> Iterator[Payloa
     changed: of two payloads of one hash a store keeps the first.
     """
     runtime, static = envelope.runtime, envelope.static
-    named: list[tuple[str, Payload]] = [(one.hash, one.payload) for one in runtime.tools]
+    named: list[tuple[str, Payload]] = [(tool.hash, tool.payload) for tool in runtime.tools]
     named.append((runtime.link.runtime_hash, runtime_payload(ref.payload for ref in runtime.link.tool_refs)))
     named.append((runtime.link.prompt_hash, prompt_payload(runtime.system_prompt, runtime.instructions)))
     if static is not None:
         named.append((static.hash, static.payload))
-        named += [(one.hash, one.payload) for one in static.parts]
-    for shown, payload in named:
+        named += [(part.hash, part.payload) for part in static.parts]
+    for payload_hash, payload in named:
         kind = cast("PayloadKind", str(payload.get("kind")))
-        yield PayloadRow(org, shown, envelope.profile, kind, _text(shown, payload, envelope.profile))
-    for shown in dict.fromkeys(ref.code for ref in runtime.link.tool_refs):
-        if shown is not None and (code := known_code(shown)) is not None and code.covers is not None:
-            yield PayloadRow(org, shown, PROFILE, "code", code.covers)
+        yield PayloadRow(org, payload_hash, envelope.profile, kind, _text(payload_hash, payload, envelope.profile))
+    for payload_hash in dict.fromkeys(ref.code for ref in runtime.link.tool_refs):
+        if payload_hash is not None and (code := known_code(payload_hash)) is not None and code.covers is not None:
+            yield PayloadRow(org, payload_hash, PROFILE, "code", code.covers)
 
 
-def _text(shown: str, payload: Payload, profile: str) -> str:
+def _text(payload_hash: str, payload: Payload, profile: str) -> str:
     """Return a payload's canonical text; under an unknown hash profile its hash cannot be recomputed."""
     try:
         text = canonical(payload)
     except NotCanonical as error:
         raise DefinitionError(f"a payload of the envelope cannot be hashed, at {error}") from None
-    if profile == PROFILE and hashlib.sha256(text).hexdigest() != shown:
+    if profile == PROFILE and hashlib.sha256(text).hexdigest() != payload_hash:
         raise DefinitionError(
-            f"what the envelope has for {shown[:12]}… does not give that hash: it was changed since it was captured",
+            f"what the envelope has for {payload_hash[:12]}… does not give that hash: it was changed "
+            "since it was captured",
             hint="record what capture() gave, as it is",
         )
     return text.decode()

@@ -254,13 +254,13 @@ class ModelStep:
         if (error := result.error) is None:
             data = result.data
             if result.content is not None:
-                shown = data if result.foreign is None else content_data(result.content)
-                data = await media_as_files(context, call.id, shown)
-            given = await truncate_for_model(context, call.id, data)
-            return replace(result, data=given.text if given.is_cut else data)
-        given = await truncate_for_model(context, call.id, "\n".join([error.message, *map(str, error.fields)]))
-        if not given.is_cut:
+                content = data if result.foreign is None else content_data(result.content)
+                data = await media_as_files(context, call.id, content)
+            truncated = await truncate_for_model(context, call.id, data)
+            return replace(result, data=truncated.text if truncated.is_cut else data)
+        truncated = await truncate_for_model(context, call.id, "\n".join([error.message, *map(str, error.fields)]))
+        if not truncated.is_cut:
             return result
-        told = error.copy()
-        told.message, told.args, told.fields = given.text, (given.text,), ()
-        return replace(result, error=told)
+        cut_error = error.copy()
+        cut_error.message, cut_error.args, cut_error.fields = truncated.text, (truncated.text,), ()
+        return replace(result, error=cut_error)

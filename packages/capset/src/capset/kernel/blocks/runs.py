@@ -210,27 +210,27 @@ async def run_concurrently(works: Mapping[str, Work]) -> dict[str, Any]:
     failed: list[asyncio.Task[Any]] = []
     try:
         await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
-        failed = [one for one in tasks.values() if one.done() and (one.cancelled() or one.exception())]
+        failed = [task for task in tasks.values() if task.done() and (task.cancelled() or task.exception())]
     finally:
         await _end(tasks.values())
-    return {name: one.result() for name, one in tasks.items()} if not failed else failed[0].result()
+    return {name: task.result() for name, task in tasks.items()} if not failed else failed[0].result()
 
 
 async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel running tasks, and wait for them however long their cleanup takes."""
-    pending = {one for one in tasks if not one.done()}
+    pending = {task for task in tasks if not task.done()}
     cancelled: asyncio.CancelledError | None = None
-    for one in pending:
-        one.cancel()
+    for task in pending:
+        task.cancel()
     while pending:
         try:
             _, pending = await asyncio.wait(pending)
         except asyncio.CancelledError as error:
             cancelled = error
-            for one in pending:
-                one.cancel()
-    for one in tasks:
-        if not one.cancelled():
-            one.exception()  # retrieve it, so that asyncio does not complain
+            for task in pending:
+                task.cancel()
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # retrieve it, so that asyncio does not complain
     if cancelled is not None:
         raise cancelled

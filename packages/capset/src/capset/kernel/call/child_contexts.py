@@ -49,18 +49,18 @@ async def current_context(context: SessionContext, origin: Origin) -> SessionCon
         await execution_of(origin).load()
     ctx = CallContext(origin)
     decided: dict[DynamicUses, tuple[AnyRef, ...]] = {}
-    known: SessionContext | None = None
-    while pending := [one for one in dynamic if one not in decided]:
+    current: SessionContext | None = None
+    while pending := [function for function in dynamic if function not in decided]:
         decided |= {function: ask_uses(function, ctx) for function in pending}
         key = tuple((function, tuple(map(_key, refs))) for function, refs in decided.items())
-        known = context.others.get(key)
-        if known is None:
-            known = await _context_with(context, decided)
+        current = context.others.get(key)
+        if current is None:
+            current = await _context_with(context, decided)
             while len(context.others) >= MAX_OTHERS:
                 del context.others[next(iter(context.others))]
-            context.others[key] = known
-        dynamic = known.snapshot.composition.dynamic
-    return known or context
+            context.others[key] = current
+        dynamic = current.snapshot.composition.dynamic
+    return current or context
 
 
 def _key(ref: AnyRef) -> Any:
@@ -72,7 +72,7 @@ def _key(ref: AnyRef) -> Any:
 async def _context_with(context: SessionContext, decided: Mapping[DynamicUses, tuple[AnyRef, ...]]) -> SessionContext:
     composition = compose(context.block, decided, within=context.data)
     if (
-        not any(one.is_dynamic for one in composition.chosen)
+        not any(choice.is_dynamic for choice in composition.chosen)
         and composition.dynamic == context.snapshot.composition.dynamic
     ):
         return context  # nothing is added: the set is the static one

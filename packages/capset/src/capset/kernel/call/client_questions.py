@@ -39,15 +39,15 @@ def require_capabilities(client: CallClient | None, names: Iterable[str]) -> Non
     """Raise ``ClientCapabilityMissing`` unless a client has all of these; a dot leads into one."""
     declared: Mapping[str, Any] = {} if client is None else client.capabilities
     for name in names:
-        path, found = _path(name), cast("Any", declared)
+        path, node = _path(name), cast("Any", declared)
         for step in path:
-            if not isinstance(found, Mapping) or cast("Mapping[str, Any]", found).get(step) is None:
+            if not isinstance(node, Mapping) or cast("Mapping[str, Any]", node).get(step) is None:
                 raise ClientCapabilityMissing(
                     f"This tool needs a client with the capability {name!r}, which this one does not declare.",
                     required=_nested(path),
                     hint="use an MCP client that declares it",
                 )
-            found = cast("Mapping[str, Any]", found)[step]
+            node = cast("Mapping[str, Any]", node)[step]
 
 
 def has_forms(capabilities: Mapping[str, Any]) -> bool:
@@ -66,7 +66,7 @@ def _path(name: str) -> list[str]:
 
 
 def _nested(path: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     for step in reversed(path):
-        found = {step: found}
-    return found
+        nested = {step: nested}
+    return nested

@@ -19,7 +19,7 @@ def compile_tools(composition: Composition, tools: Mapping[str, Installed] | Non
     """Compile every tool of a composition; ``tools`` includes the tools made for one snapshot of it."""
     by_tool: dict[AnyTool, CompiledTool] = {}
     by_name: dict[str, CompiledTool] = {}
-    aliases = {one.capability.name: one.capability.aliases for one in composition.chosen}
+    aliases = {choice.capability.name: choice.capability.aliases for choice in composition.chosen}
     for installed in (composition.tools if tools is None else tools).values():
         tool, phases = installed.tool, compile_phases(installed)
         compiled = CompiledTool(
@@ -40,13 +40,13 @@ def compile_tools(composition: Composition, tools: Mapping[str, Installed] | Non
         by_tool[tool] = ambiguous_tool(compiled) if tool in by_tool else compiled
         if tool.contract is not None:
             by_name[tool.type] = by_tool[tool]
-    for one in composition.chosen:
-        for _, part in one.parts:
+    for choice in composition.chosen:
+        for _, part in choice.parts:
             for tool in part.tools:
-                name = one.names[tool.name]
+                name = choice.names[tool.name]
                 if (compiled := by_name.get(name)) is None:  # a hydrated snapshot has only the tools that were in play
                     continue
-                for owner in (one.capability.name, *one.capability.aliases):
+                for owner in (choice.capability.name, *choice.capability.aliases):
                     by_name[f"{owner}.{name}"] = compiled
     return CompiledTools(by_tool, by_name)
 

@@ -28,10 +28,10 @@ async def in_thread(ctx: Context, function: Callable[[], T], *, stop: Callable[[
 
 
 @asynccontextmanager
-async def slot(ctx: Context, what: str, *, at_once: int) -> AsyncGenerator[None]:
+async def slot(ctx: Context, name: str, *, at_once: int) -> AsyncGenerator[None]:
     """Wait until fewer than ``at_once`` calls of this kernel are inside such a block, and occupy a slot until its end.
 
-    ``what`` is the name of the resource, and ``at_once`` its limit, both the same for all calls that share it. One
+    ``name`` is the name of the resource, and ``at_once`` its limit, both the same for all calls that share it. One
     principal occupies at most half of them, and one at least; those who wait take turns. The wait counts as the call's
     own time. Definitions hold no state, so the kernel does the counting. Raises
     ``DefinitionError`` for a context that is not the kernel's, and for an ``at_once`` below 1 or different from an
@@ -42,9 +42,9 @@ async def slot(ctx: Context, what: str, *, at_once: int) -> AsyncGenerator[None]
     if at_once < 1:
         raise DefinitionError(f"at_once must be 1 or more; got {at_once!r}")
     context = ctx.origin.context
-    slots = context.runtime.slots.setdefault(what, FairSlots(at_once))
+    slots = context.runtime.slots.setdefault(name, FairSlots(at_once))
     if slots.total != at_once:
-        raise DefinitionError(f"at_once of {what!r} is {slots.total} for all who share it; got {at_once}")
+        raise DefinitionError(f"at_once of {name!r} is {slots.total} for all who share it; got {at_once}")
     owner = owner_of(context.principal)
     if not slots.take(owner):
         await slots.wait(owner)

@@ -125,7 +125,9 @@ class CallContext:
     def targets(self) -> Mapping[str, StateHandle[Any] | None]:
         """The state of enclosing or earlier blocks, by the names in ``targets``; ``None`` for an absent one."""
         declared = self._origin.context.snapshot.composition.merged.targets
-        return MappingProxyType({name: self._execution.target(name, one.value) for name, one in declared.items()})
+        return MappingProxyType(
+            {name: self._execution.target(name, contributed.value) for name, contributed in declared.items()}
+        )
 
     def use(self, capability: Capability[H, Any] | CapabilityRef[H, Any], /) -> H:
         """Return a capability's helpers, made once per execution."""
@@ -143,7 +145,7 @@ class CallContext:
         """Return the names of a capability's presets that are on here."""
         base = self._execution.chosen(capability).capability
         chosen = self._origin.context.snapshot.composition.chosen  # a capability may occur twice
-        return frozenset(name for one in chosen if one.capability is base for name in one.presets)
+        return frozenset(name for choice in chosen if choice.capability is base for name in choice.presets)
 
     def state(self, model: type[M], /, *, scope: Scope | None = None) -> StateHandle[M]:
         """Return the operations on a scope's state, typed by this model."""
@@ -160,7 +162,7 @@ class CallContext:
     async def secret(self, name: str, /) -> SecretStr:
         """Return a secret by its name. Raises ``ToolError`` if it is not declared, or not provided."""
         context = self._origin.context
-        declared = {one for chosen in context.snapshot.composition.chosen for one in chosen.capability.secrets}
+        declared = {secret for chosen in context.snapshot.composition.chosen for secret in chosen.capability.secrets}
         if name not in declared:
             raise ToolError(f"{unknown('secret', name, declared)}; secrets= of a capability declares them")
         try:
@@ -250,8 +252,8 @@ class LiveScope:
         """The scope's resources by name, each with its operations."""
         execution = execution_of(self._origin)
         handles = {
-            name: execution.documents(one) if isinstance(one, Documents) else execution.resource(one)
-            for name, one in execution.resources(self._scope).items()
+            name: execution.documents(resource) if isinstance(resource, Documents) else execution.resource(resource)
+            for name, resource in execution.resources(self._scope).items()
         }
         return SimpleNamespace(**handles)
 
@@ -277,10 +279,10 @@ class HelpersByName(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         """Return a capability's helpers. Raises ``NotFound`` with the nearest name."""
-        known = self._known()
-        if name not in known:
-            raise _NoHelpers(unknown("capability with helpers", name, known))
-        return self._ctx.use(known[name])
+        capabilities = self._known()
+        if name not in capabilities:
+            raise _NoHelpers(unknown("capability with helpers", name, capabilities))
+        return self._ctx.use(capabilities[name])
 
     def __getattribute__(self, name: str) -> Any:
         """Return a capability's helpers, if it has the name of a method."""
@@ -296,8 +298,8 @@ class HelpersByName(Mapping[str, Any]):
 
     def get(self, name: str, default: Any = None, /) -> Any:
         """Return a capability's helpers, or ``default``. A factory's exceptions propagate, a ``KeyError`` too."""
-        known = self._known()
-        return self._ctx.use(known[name]) if name in known else default
+        capabilities = self._known()
+        return self._ctx.use(capabilities[name]) if name in capabilities else default
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the names."""
@@ -313,4 +315,4 @@ class HelpersByName(Mapping[str, Any]):
 
     def _known(self) -> Mapping[str, Capability[Any, Any]]:
         used = self._ctx.origin.context.snapshot.composition.capabilities
-        return {one.name: one for one in used if one.helpers is not None}
+        return {capability.name: capability for capability in used if capability.helpers is not None}

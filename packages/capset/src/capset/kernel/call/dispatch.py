@@ -35,7 +35,7 @@ async def call_from(
 def nested_call(
     origin: Origin,
     compiled: CompiledTool,
-    given: Mapping[str, Any] | Json,
+    arguments: Mapping[str, Any] | Json,
     context: SessionContext | None = None,
     *,
     cause: str | None = None,
@@ -53,7 +53,7 @@ def nested_call(
         options = options._replace(cause=(origin.correlation, cause))
     if options.depth > MAX_DEPTH and compiled.tool is not None:
         compiled = refusing_tool(compiled, InternalError(f"Calls are nested too deeply: more than {MAX_DEPTH} levels."))
-    return Invocation(context or origin.context, compiled, given, options)
+    return Invocation(context or origin.context, compiled, arguments, options)
 
 
 def resolve_tool(tool: AnyTool) -> Resolve:
@@ -82,9 +82,9 @@ def bind_arguments(tool: AnyTool, args: tuple[Any, ...], kwargs: Mapping[str, An
     return named | {f"{name} (given twice)" if name in named else name: value for name, value in kwargs.items()}
 
 
-def to_result(call: Invocation, given: Any, absent: Any = None) -> Result[Any]:
-    """Return what came of a call that has ended; ``given`` is its data if it gave any, else ``absent``."""
-    data = None if call.error else absent if call.value is MISSING else given
+def to_result(call: Invocation, output: Any, absent: Any = None) -> Result[Any]:
+    """Return what came of a call that has ended; ``output`` is its data if it gave any, else ``absent``."""
+    data = None if call.error else absent if call.value is MISSING else output
     snapshot = call.context.snapshot
     error, refused = call.error, call.error is not None and not call.attempts
     return Result(

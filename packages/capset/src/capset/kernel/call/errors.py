@@ -40,10 +40,10 @@ _log = logging.getLogger("capset.kernel")
 
 def raise_contained(call: Invocation, error: BaseException) -> NoReturn:
     """Raise for a handler's exception what is safe to show, or is not the handler's own: a cancellation (G4)."""
-    told = error_for(call, error)
-    if told is error:
+    safe_error = error_for(call, error)
+    if safe_error is error:
         raise error
-    raise told from error
+    raise safe_error from error
 
 
 def error_for(call: Invocation, error: BaseException) -> BaseException:
@@ -63,9 +63,9 @@ def error_for(call: Invocation, error: BaseException) -> BaseException:
     if not is_own(call, error):
         is_plain = isinstance(error, asyncio.CancelledError) or not _holds_cancellation(error)
         return error if is_plain else _cancelled(call, error)
-    told = _first(call, _leaves(error))
+    tool_error = _first(call, _leaves(error))
     _log.error("tool %r failed, correlation %s", call.compiled.name, call.correlation, exc_info=error)
-    return told or InternalError(f"The tool {call.compiled.name!r} failed unexpectedly; the log has the details.")
+    return tool_error or InternalError(f"The tool {call.compiled.name!r} failed unexpectedly; the log has the details.")
 
 
 def cut_causes(error: CapsetError, runtime: KernelRuntime) -> None:
@@ -107,7 +107,7 @@ def is_own(call: Invocation, error: BaseException) -> bool:
 
 
 def _holds_cancellation(error: BaseException) -> bool:
-    return any(isinstance(one, asyncio.CancelledError) for one in _leaves(error))
+    return any(isinstance(leaf, asyncio.CancelledError) for leaf in _leaves(error))
 
 
 def _cancelled(call: Invocation, group: BaseException) -> BaseException:
@@ -121,14 +121,18 @@ def _cancelled(call: Invocation, group: BaseException) -> BaseException:
 def _convert_refusal(call: Invocation, error: CapsetError) -> ToolError:
     """Return the refusal of a nested call as the ``ToolError`` of this one, which was not refused; its text is safe."""
     safe = hide_store_details(error, call)
-    told = ToolError(safe.message, code=error.code, status=error.status, hint=error.hint, fields=error.fields)
-    told.retryable, told.retry_after, told.answer_lost = error.retryable, error.retry_after, error.answer_lost
-    return told
+    tool_error = ToolError(safe.message, code=error.code, status=error.status, hint=error.hint, fields=error.fields)
+    tool_error.retryable, tool_error.retry_after, tool_error.answer_lost = (
+        error.retryable,
+        error.retry_after,
+        error.answer_lost,
+    )
+    return tool_error
 
 
 def _first(call: Invocation, errors: list[BaseException]) -> ToolError | None:
-    meant = [one for one in errors if isinstance(one, ToolError)]
-    refusals = [one for one in errors if isinstance(one, _SAFE)]
+    meant = [error for error in errors if isinstance(error, ToolError)]
+    refusals = [error for error in errors if isinstance(error, _SAFE)]
     if len(meant) + len(refusals) < len(errors):
         return None
     return meant[0] if meant else _convert_refusal(call, refusals[0])
@@ -139,4 +143,4 @@ def _leaves(error: BaseException) -> list[BaseException]:
     if not isinstance(error, BaseExceptionGroup):
         return [error]
     group = cast("BaseExceptionGroup[BaseException]", error)
-    return [leaf for one in group.exceptions for leaf in _leaves(one)]
+    return [leaf for inner in group.exceptions for leaf in _leaves(inner)]

@@ -141,39 +141,39 @@ class Execution:
         """Its session context."""
         return self.origin.context
 
-    def chosen(self, given: Capability[Any, Any] | AnyRef) -> Chosen:
+    def chosen(self, reference: Capability[Any, Any] | AnyRef) -> Chosen:
         """Return how a capability is used here. Raises ``NotFound`` if it is not used at all."""
-        capability = given.base if isinstance(given, CapabilityRef) else given
-        found = self.context.snapshot.composition.by_capability.get(capability)
-        if found is None:
+        capability = reference.base if isinstance(reference, CapabilityRef) else reference
+        choice = self.context.snapshot.composition.by_capability.get(capability)
+        if choice is None:
             if not isinstance(capability, Capability):  # pyright: ignore[reportUnnecessaryIsInstance]  # untyped callers
                 raise DefinitionError(f"a Capability was expected; got {capability!r}")
             raise NotFound(
                 f"the capability {capability.name!r} is not used by {self.context.block.name!r}", hint="add it to uses"
             )
-        return found
+        return choice
 
-    def use(self, given: Capability[Any, Any] | AnyRef, context_of: Callable[[Origin], Any]) -> Any:
+    def use(self, reference: Capability[Any, Any] | AnyRef, context_of: Callable[[Origin], Any]) -> Any:
         """Return a capability's helpers, which are those of the outermost execution that uses it with the same config.
 
         So they are shared by all that is nested in it, whichever asks first, and built with its context. A nested call
         owns no helpers: those that only it has are built for the block or the direct call that began it.
         """
-        chosen = self.chosen(given)
+        chosen = self.chosen(reference)
         capability, make = chosen.capability, chosen.capability.helpers
         if make is None:
             raise NotFound(f"the capability {capability.name!r} has no helpers")
-        owners = [one for one in self._upwards() if one.block is not None or one.above is None]
-        using = [one for one in owners if one._uses(chosen)]
+        owners = [execution for execution in self._upwards() if execution.block is not None or execution.above is None]
+        using = [execution for execution in owners if execution._uses(chosen)]
         owner = using[-1] if using else owners[0]
         with owner._building:  # sync handlers call this from threads
-            for one in owners:
+            for execution in owners:
                 # An execution between may have built some before its dynamic uses gave it what an outer one has.
-                built = one._helpers.get(capability)
+                built = execution._helpers.get(capability)
                 if built is not None and built.config == chosen.config:
                     return built.helpers
             if capability in owner._making:
-                chain = " → ".join(one.name for one in (*owner._making, capability))
+                chain = " → ".join(entry.name for entry in (*owner._making, capability))
                 raise DefinitionError(
                     f"the helpers of {capability.name!r} need themselves to be made: {chain}",
                     hint="let one of them ask ctx.use() when it needs the other, not while it is made",
@@ -194,8 +194,8 @@ class Execution:
 
     def _uses(self, chosen: Chosen) -> bool:
         """Whether this execution has the capability too, with an equal config."""
-        found = self.context.snapshot.composition.by_capability.get(chosen.capability)
-        return found is not None and found.capability is chosen.capability and found.config == chosen.config
+        choice = self.context.snapshot.composition.by_capability.get(chosen.capability)
+        return choice is not None and choice.capability is chosen.capability and choice.config == chosen.config
 
     async def load(self) -> None:
         """Read the state of all scopes that have any, so that it can be viewed without waiting."""
@@ -223,15 +223,17 @@ class Execution:
     def state(self, model: type[BaseModel], scope: Scope | None) -> FieldHandle:
         """Return the operations on the fields of one model. Raises ``StateError`` unless it is declared."""
         states = self.context.data.states
-        found: list[Scope] = [one for one, state in states.items() if model in [known.value for known in state.models]]
-        wanted: list[Scope] = [one for one in found if scope in (None, one)]
-        if len(wanted) != 1:
+        scopes: list[Scope] = [
+            candidate for candidate, state in states.items() if model in [declared.value for declared in state.models]
+        ]
+        matching: list[Scope] = [candidate for candidate in scopes if scope in (None, candidate)]
+        if len(matching) != 1:
             named = getattr(model, "__name__", repr(model))
             raise StateError(
-                f"{named} is declared as the state of {' and '.join(found) or 'no scope'} here",
-                hint="say which with scope=…" if found else "add it to state= of what uses it",
+                f"{named} is declared as the state of {' and '.join(scopes) or 'no scope'} here",
+                hint="say which with scope=…" if scopes else "add it to state= of what uses it",
             )
-        where = wanted[0]
+        where = matching[0]
         codec = StateCodec(where, states[where].model, model)
         return FieldHandle(
             self._cell(where, _STATE),
@@ -243,30 +245,32 @@ class Execution:
 
     def resource(self, resource: Resource[Any]) -> Handle:
         """Return the operations on a resource, as last declared by its name. Raises ``StateError`` unless declared."""
-        known = self._declared(resource)
-        if not isinstance(known, Resource):
-            raise StateError(f"{resource!r} is a Resource; here {known.name!r} are Documents")
-        cell = self._cell(known.scope, f"resource:{known.name}")
-        return Handle(cell, ResourceCodec(known), self.context.in_thread, deadline=self.origin.options.deadline)
+        declared = self._declared(resource)
+        if not isinstance(declared, Resource):
+            raise StateError(f"{resource!r} is a Resource; here {declared.name!r} are Documents")
+        cell = self._cell(declared.scope, f"resource:{declared.name}")
+        return Handle(cell, ResourceCodec(declared), self.context.in_thread, deadline=self.origin.options.deadline)
 
     def documents(self, documents: Documents) -> Texts:
         """Return the operations on a collection of texts. Raises ``StateError`` unless it is declared."""
-        known, context = self._declared(documents), self.context
-        if known.scope == "request" or not isinstance(known, Documents):
-            raise StateError(f"{documents!r} are Documents; here {known.name!r} is a Resource")
-        return Texts(context.runtime, context.key(known.scope, known.name), deadline=self.origin.options.deadline)
+        declared, context = self._declared(documents), self.context
+        if declared.scope == "request" or not isinstance(declared, Documents):
+            raise StateError(f"{documents!r} are Documents; here {declared.name!r} is a Resource")
+        return Texts(context.runtime, context.key(declared.scope, declared.name), deadline=self.origin.options.deadline)
 
     def resources(self, scope: Scope) -> dict[str, AnyResource | Documents]:
         """Return the resources of a scope, by name."""
-        return {name: one.value for (of, name), one in self.context.data.resources.items() if of == scope}
+        return {
+            name: contributed.value for (of, name), contributed in self.context.data.resources.items() if of == scope
+        }
 
     def target(self, name: str, model: type[BaseModel]) -> FieldHandle | None:
         """Return the operations on the state of an enclosing or earlier block, or ``None``."""
         around: Execution | None = self
         while around is not None:
-            for one in (around, *reversed(around._earlier)):
-                if one.block is not None and one.block.name == name and one._has_state:
-                    return one._own_state(model)
+            for execution in (around, *reversed(around._earlier)):
+                if execution.block is not None and execution.block.name == name and execution._has_state:
+                    return execution._own_state(model)
             around = around.above
         return None
 
@@ -288,13 +292,13 @@ class Execution:
         cell, deadline = self.run.cell(f"block:{self.origin.id}"), self.origin.options.deadline
         return FieldHandle(cell, codec, self.context.in_thread, deadline=deadline)
 
-    def _declared(self, wanted: AnyResource | Documents) -> AnyResource | Documents:
+    def _declared(self, resource: AnyResource | Documents) -> AnyResource | Documents:
         data = self.context.data
-        if wanted not in data.given:
+        if resource not in data.given:
             names = [name for _, name in data.resources]
-            told = unknown("resource", getattr(wanted, "name", repr(wanted)), names)
-            raise StateError(f"{told}; it is not declared by what is used here", hint="add it to resources=")
-        return data.resources[wanted.scope, wanted.name].value
+            problem = unknown("resource", getattr(resource, "name", repr(resource)), names)
+            raise StateError(f"{problem}; it is not declared by what is used here", hint="add it to resources=")
+        return data.resources[resource.scope, resource.name].value
 
     def _cell(self, scope: Scope, name: str) -> Cell:
         if scope == "request":
@@ -308,8 +312,8 @@ class Execution:
             around = around.above
 
     def _remember_row(self, scope: Scope, row: StateRow) -> None:
-        known = self._rows.get(scope)
-        if known is None or row.version >= known.version:  # concurrent writes may be reported out of order
+        current = self._rows.get(scope)
+        if current is None or row.version >= current.version:  # concurrent writes may be reported out of order
             self._rows[scope] = row
 
     def _newest(self, scope: Scope) -> StateRow:
@@ -333,15 +337,15 @@ def options_within(origin: Origin) -> CallOptions:
 
     So is the turn that they belong to.
     """
-    given = origin.options
+    options = origin.options
     return CallOptions(
-        deadline=given.deadline,
-        quota=given.quota,
-        hold=given.hold,
-        defers=given.defers,
-        credential=given.credential,
+        deadline=options.deadline,
+        quota=options.quota,
+        hold=options.hold,
+        defers=options.defers,
+        credential=options.credential,
         cause=(origin.correlation, origin.causing),
-        depth=given.depth + 1,
+        depth=options.depth + 1,
         above=execution_of(origin),
     )
 

@@ -133,8 +133,8 @@ class FairSlots:
 
 
 def _subtract(counts: dict[K, int], key: K, slots: int) -> None:
-    left = counts[key] - slots
-    if left:
-        counts[key] = left
+    remaining = counts[key] - slots
+    if remaining:
+        counts[key] = remaining
     else:
         del counts[key]

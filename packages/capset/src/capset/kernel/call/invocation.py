@@ -211,13 +211,13 @@ class Invocation:
         self,
         context: SessionContext,
         compiled: CompiledTool,
-        given: Mapping[str, Any] | Json,
+        received: Mapping[str, Any] | Json,
         options: CallOptions = NO_OPTIONS,
     ) -> None:
         runtime = context.runtime
         self.context = context
         self.compiled = compiled
-        self.given = given
+        self.given = received
         self.options: Final = options
         self.mark: Final = runtime.mark()
         self.started_ns: Final = runtime.monotonic_ns()
@@ -306,14 +306,14 @@ class Observer(Protocol):
         """Handle a call before its first stage, in the task that runs it. The result is passed to the other methods."""
         ...
 
-    def joined(self, kept: Any) -> None:
+    def joined(self, state: Any) -> None:
         """Handle the switch to another task that works for the call: that of a processor, which serves many calls."""
         ...
 
-    def ended(self, call: Invocation, kept: Any) -> None:
+    def ended(self, call: Invocation, state: Any) -> None:
         """Handle the outcome of a call, ``call.ended``: once; the handler may still be running."""
         ...
 
-    def left(self, kept: Any) -> None:
+    def left(self, state: Any) -> None:
         """Undo the changes of ``begun`` to the context of the task that ran the call."""
         ...

@@ -68,7 +68,7 @@ async def media_as_files(context: SessionContext, record: str, data: Any) -> Any
     if not isinstance(data, list):
         return await _kept(context, f"{FOLDER}/{record}", data)
     pieces = cast("list[Any]", data)
-    return [await _kept(context, f"{FOLDER}/{record}-{number}", one) for number, one in enumerate(pieces, start=1)]
+    return [await _kept(context, f"{FOLDER}/{record}-{number}", piece) for number, piece in enumerate(pieces, start=1)]
 
 
 def content_data(pieces: Sequence[Mapping[str, Any]]) -> Any:  # JSON data
@@ -79,11 +79,11 @@ def content_data(pieces: Sequence[Mapping[str, Any]]) -> Any:  # JSON data
     return data[0] if len(data) == 1 else data
 
 
-async def _kept(context: SessionContext, file: str, given: Any) -> Any:  # JSON data
+async def _kept(context: SessionContext, file: str, raw_piece: Any) -> Any:  # JSON data
     """Return one piece; its bytes are stored under the name ``file``, with an ending for their type."""
-    piece: Mapping[str, Any] = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    piece: Mapping[str, Any] = cast("Mapping[str, Any]", raw_piece) if isinstance(raw_piece, Mapping) else {}
     if piece.get("data") is None:
-        return cast("Any", given)
+        return cast("Any", raw_piece)
     media_type = piece.get("media_type") or "application/octet-stream"
     try:
         content = _decoded(piece["data"])

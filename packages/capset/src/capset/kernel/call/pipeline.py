@@ -153,13 +153,17 @@ async def execute_check(call: Invocation) -> None:
 
 def _fail(call: Invocation, error: Exception) -> CallEntry | None:
     """End a call that an error has ended, and return its entry, or ``None`` if that is part of a flood's (G15)."""
-    told = _public_error(call, error)
-    if call.decided.kind is None and isinstance(told, _DENIALS) and not isinstance(told, TooManyRefusals):
-        call.deny(told.message)  # a stage that only raised
+    public_error = _public_error(call, error)
+    if (
+        call.decided.kind is None
+        and isinstance(public_error, _DENIALS)
+        and not isinstance(public_error, TooManyRefusals)
+    ):
+        call.deny(public_error.message)  # a stage that only raised
     if call.is_sent:  # the answer is not waited for any more
-        told.answer_lost = True
-    entry = _end(call, outcome_of(told), told)
-    is_flood = told.refusal and call.decided.kind != "allow" and _is_flood(call, told, entry)
+        public_error.answer_lost = True
+    entry = _end(call, outcome_of(public_error), public_error)
+    is_flood = public_error.refusal and call.decided.kind != "allow" and _is_flood(call, public_error, entry)
     return None if is_flood else entry
 
 
@@ -173,21 +177,23 @@ def _public_error(call: Invocation, error: Exception) -> CapsetError:
             error = failure
     # A defect of a stage, not of the tool: it fails this call, closed and named, and no other.
     _log.error("the pipeline of %r failed, correlation %s", call.compiled.name, call.correlation, exc_info=error)
-    told = InternalError("The call failed unexpectedly; the log has the details.")
-    told.__cause__ = error
-    return told
+    public_error = InternalError("The call failed unexpectedly; the log has the details.")
+    public_error.__cause__ = error
+    return public_error
 
 
 def _readable_error(call: Invocation, error: CapsetError) -> CapsetError:
     if "message" not in vars(error):
         raise TypeError(f"{type(error).__qualname__}.__init__ does not call that of its base class")
     # A copy, since what is written to it must not be read by other calls that raise the same error.
-    told, redactor = hide_store_details(error, call).copy(), call.context.runtime.redactor
+    public_error, redactor = hide_store_details(error, call).copy(), call.context.runtime.redactor
     if redactor is not None:
-        told.message, told.hint = redactor(told.message), redactor(told.hint)
-        told.args = (told.message,)
-        told.fields = tuple(Field(*map(redactor, (one.path, one.expected, one.did_you_mean))) for one in told.fields)
-    return told
+        public_error.message, public_error.hint = redactor(public_error.message), redactor(public_error.hint)
+        public_error.args = (public_error.message,)
+        public_error.fields = tuple(
+            Field(*map(redactor, (field.path, field.expected, field.did_you_mean))) for field in public_error.fields
+        )
+    return public_error
 
 
 def _give_back(call: Invocation) -> asyncio.Task[None] | None:
@@ -355,9 +361,9 @@ async def _dispatch_hooks(call: Invocation) -> None:
 
 def _unrecorded(failure: StoreError, call: Invocation) -> StoreError:
     """Say that a call ran and nothing vouches for its outcome yet."""
-    told = StoreError("The call ran, but its outcome could not be put on record; the log has the details.")
-    told.__cause__ = hide_store_details(failure, call)
-    return told
+    unrecorded = StoreError("The call ran, but its outcome could not be put on record; the log has the details.")
+    unrecorded.__cause__ = hide_store_details(failure, call)
+    return unrecorded
 
 
 def record_never_begun(call: Invocation) -> None:
@@ -384,8 +390,8 @@ def record_cancelled(call: Invocation) -> None:
 
 def record_given_up(call: Invocation) -> None:
     """Record a call whose time is up while its handler goes on; the result of that handler is discarded (K15)."""
-    told = f"Deadline exceeded: {call.compiled.name!r} did not finish in time, and does not stop."
-    _abort(call, DeadlineExceeded(told, correlation=call.correlation))
+    message = f"Deadline exceeded: {call.compiled.name!r} did not finish in time, and does not stop."
+    _abort(call, DeadlineExceeded(message, correlation=call.correlation))
 
 
 def _abort(call: Invocation, error: CapsetError) -> None:

@@ -44,7 +44,7 @@ async def prompt_of(origin: Origin, input: Any) -> Prompt:
     context = origin.context
     snapshot, ctx = context.snapshot, CallContext(origin)
     composition = snapshot.composition
-    values = [(one.source, await _resolved(one, input, ctx)) for one in composition.context]
+    values = [(entry.source, await _resolved(entry, input, ctx)) for entry in composition.context]
     rendered = render_context(values)
     text = render_system(composition.block.system_prompt, composition.merged.instructions, snapshot.told, rendered)
     settings = deepcopy(dict(composition.merged.model_settings))  # clients of models add to what they are given
@@ -56,8 +56,8 @@ async def _resolved(entry: Contributed[ContextEntry], input: Any, ctx: CallConte
     if function is None:
         return entry.value.value
     try:
-        given = function(*((input, ctx), (ctx,), ())[2 - entry.value.takes])
-        return entry.value.placed(await given if isawaitable(given) else given)
+        resolved = function(*((input, ctx), (ctx,), ())[2 - entry.value.takes])
+        return entry.value.placed(await resolved if isawaitable(resolved) else resolved)
     except InternalError:
         raise
     except ToolError as error:  # whose text is meant for readers

@@ -116,25 +116,30 @@ class Session:
         ``credential`` is the means by which the caller acts: each call asks whether it is still valid, and is cancelled
         if it is withdrawn while the call runs or waits. ``client`` answers what handlers ask by ``ctx.ask_client``.
         """
-        given: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
         if approvals is not None:
             if approvals not in ("wait", "defer"):
                 raise InvalidArguments(f"approvals must be 'wait' or 'defer'; got {approvals!r}")
-            given["defers"] = approvals == "defer"
+            changes["defers"] = approvals == "defer"
         for name, seconds in (("timeout", timeout), ("consumer_timeout", consumer_timeout)):
             if seconds is not None and not seconds > 0:
                 raise InvalidArguments(f"{name} must be a positive number of seconds; got {seconds!r}")
-        asked = {"approval": approval, "credential": credential, "consumer_timeout": consumer_timeout, "client": client}
-        given |= {name: value for name, value in asked.items() if value is not None}
+        settings = {
+            "approval": approval,
+            "credential": credential,
+            "consumer_timeout": consumer_timeout,
+            "client": client,
+        }
+        changes |= {name: value for name, value in settings.items() if value is not None}
         other = type(self)(self._context)
         other._timeout, other._budget = self._timeout, self._budget
         if budget is not None:
             other._budget = budget
         if budget is not None or run is not None:
-            given["quota"] = other._run_quota(run)
+            changes["quota"] = other._run_quota(run)
         if timeout is not None:
             other._timeout = timeout
-        other._options = self._options._replace(**given)
+        other._options = self._options._replace(**changes)
         return other
 
     def until_withdrawn(self) -> AbstractContextManager[object]:
@@ -282,9 +287,9 @@ class Session:
         terms = context.terms or SessionLimits((), None, None)
         return terms.run_quota(context.id, run or context.runtime.ids.new(), self._budget)
 
-    def ask(self, asked: Message | BaseModel, *, is_checked: bool = False) -> Invocation:
+    def ask(self, request: Message | BaseModel, *, is_checked: bool = False) -> Invocation:
         """Return the call of a message, not started yet; for the kernel's own use."""
-        message = asked if isinstance(asked, Message) else message_of(asked)
+        message = request if isinstance(request, Message) else message_of(request)
         meta, named = message.meta, resolve_name(message.type)
 
         def resolve_checked(context: SessionContext) -> CompiledTool:
@@ -299,8 +304,8 @@ class Session:
         if meta is not None:
             options = options._replace(cause=(str(meta.correlation), str(meta.id)), traceparent=meta.traceparent)
             if _is_moment(meta.deadline):
-                left = meta.deadline - self._context.runtime.clock.time_ns() / 1e9
-                end = asyncio.get_running_loop().time() + left
+                remaining = meta.deadline - self._context.runtime.clock.time_ns() / 1e9
+                end = asyncio.get_running_loop().time() + remaining
                 options = options._replace(deadline=end if options.deadline is None else min(end, options.deadline))
         return Invocation(self._context, compiled, _given(compiled, message), options)
 
@@ -317,9 +322,9 @@ class Session:
         compiled = self._compiled.get(tool)
         if compiled is None:
             compiled = self._found(resolve_tool(tool), tool.name)
-        given = bind_arguments(tool, args, kwargs) if args else kwargs
+        arguments = bind_arguments(tool, args, kwargs) if args else kwargs
         return Invocation(
-            self._context, compiled, given, self._options if self._timeout is None else self._options_now()
+            self._context, compiled, arguments, self._options if self._timeout is None else self._options_now()
         )
 
     def _found(self, find: Resolve, name: str) -> CompiledTool:
@@ -377,18 +382,18 @@ async def exposed(origin: Origin) -> Mapping[Scope, Mapping[str, Any]]:
     execution, context = execution_of(origin), origin.context
     await execution.load()
     readable = context.snapshot.composition.exposed
-    found: dict[Scope, dict[str, Any]] = {}
+    by_scope: dict[Scope, dict[str, Any]] = {}
     for scope in STORED:
         if not is_there(context, scope):
             continue
-        shown: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         if fields := {name for kind, of, name in readable if (kind, of) == ("state", scope)}:
-            shown |= execution.view(scope).model_dump(mode="json", include=fields)
+            values |= execution.view(scope).model_dump(mode="json", include=fields)
         for name, resource in execution.resources(scope).items():
             if ("resource", scope, name) in readable and isinstance(resource, Resource):
                 handle = execution.resource(resource)
                 if resource.make_default is not None or await handle.is_there():
-                    shown[name] = resource.schema.jsonable(await handle.get())
-        if shown:
-            found[scope] = shown
-    return found
+                    values[name] = resource.schema.jsonable(await handle.get())
+        if values:
+            by_scope[scope] = values
+    return by_scope

@@ -85,15 +85,17 @@ class SessionContext:
 
     def key(self, scope: StoredScope, name: str) -> ScopeKey:
         """Return the key of a scope's value. Raises ``StateError`` if the scope does not exist here."""
-        who = self.principal
+        principal = self.principal
         match scope:
             case "session":
-                return ScopeKey(scope, who.org, self.id, name)
+                return ScopeKey(scope, principal.org, self.id, name)
             case "user":
-                if who.kind != "user":
-                    raise StateError(f"there is no user scope here: {who.id!r} is a principal of the kind {who.kind}")
-                return ScopeKey(scope, who.org, who.id, name)
+                if principal.kind != "user":
+                    raise StateError(
+                        f"there is no user scope here: {principal.id!r} is a principal of the kind {principal.kind}"
+                    )
+                return ScopeKey(scope, principal.org, principal.id, name)
             case "org":
-                if who.org is None:
-                    raise StateError(f"there is no org scope here: {who.id!r} belongs to no org")
-                return ScopeKey(scope, who.org, who.org, name)
+                if principal.org is None:
+                    raise StateError(f"there is no org scope here: {principal.id!r} belongs to no org")
+                return ScopeKey(scope, principal.org, principal.org, name)

@@ -49,10 +49,10 @@ class SuspendedCall:
     @property
     def digest(self) -> str:
         """A digest of the call and of its caller's rights and attributes: its outcome is for no others."""
-        who = self._context.principal
-        attributes = (one.to_json() for one in (who.attributes, *who.on_behalf_of_attributes))
-        told = " ".join((self.request.digest, *sorted(who.permissions), *attributes))
-        return sha256(told.encode(errors="surrogatepass")).hexdigest()
+        principal = self._context.principal
+        attributes = (entry.to_json() for entry in (principal.attributes, *principal.on_behalf_of_attributes))
+        text = " ".join((self.request.digest, *sorted(principal.permissions), *attributes))
+        return sha256(text.encode(errors="surrogatepass")).hexdigest()
 
     @property
     def is_forgotten(self) -> bool:
@@ -123,9 +123,9 @@ class SuspendedCall:
 
 async def find_suspended(context: SessionContext, id: str) -> SuspendedCall:
     """Return the call of a session behind a request. Raises ``NotFound`` for one that is not its principal's there."""
-    approvals, who = context.runtime.approvals, context.principal
-    row = await approvals.find(id, who.org)
-    mine = (context.id, f"{who.kind}:{who.id}", who.on_behalf_of)
+    approvals, principal = context.runtime.approvals, context.principal
+    row = await approvals.find(id, principal.org)
+    mine = (context.id, f"{principal.kind}:{principal.id}", principal.on_behalf_of)
     if row is None or (row.session, row.principal, row.on_behalf_of) != mine:
         raise NotFound(f"there is no call of this session that waits for an approval {id!r}")
     return SuspendedCall(row, context)

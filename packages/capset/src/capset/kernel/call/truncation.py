@@ -47,13 +47,13 @@ async def truncate_for_model(context: SessionContext, record: str, data: Any, *,
     file = f"{FOLDER}/{record}.txt"
     if not isinstance(data, str):
         file, text = f"{FOLDER}/{record}.json", json.dumps(data, ensure_ascii=False, indent=1)
-    whole = _bytes(text)
-    why = await store_result(context, file, whole)
-    kept = f"all of it is in the session's file {file}: read that in parts"
+    content = _bytes(text)
+    why = await store_result(context, file, content)
+    hint = f"all of it is in the session's file {file}: read that in parts"
     if why is not None:
-        kept = f"the whole was not kept: {why}"
-    note = _bytes(f"\n\n[cut: this is the beginning of {len(whole):,} bytes; {kept}]{after[:_MAX_AFTER]}")
-    beginning = whole[: max(cap - len(note), 0)]
+        hint = f"the whole was not kept: {why}"
+    note = _bytes(f"\n\n[cut: this is the beginning of {len(content):,} bytes; {hint}]{after[:_MAX_AFTER]}")
+    beginning = content[: max(cap - len(note), 0)]
     return Truncated((beginning + note).decode(errors="ignore"), True, file if why is None else None)
 
 
@@ -79,10 +79,10 @@ def text_of(piece: Mapping[str, Any]) -> str:
     return f"[{', '.join(filter(None, about))}]"
 
 
-async def store_result(context: SessionContext, file: str, whole: bytes) -> str | None:
+async def store_result(context: SessionContext, file: str, content: bytes) -> str | None:
     """Store a result in the session's files; return the reason if that failed, in words that are safe to show."""
     try:
-        await context.files.write(file, whole)
+        await context.files.write(file, content)
     except StoreError as failure:  # its own text may contain a path of the host's
         _log.error("the store did not keep %s of the session %s: %s", file, context.id, failure.message)
         return "the store is not available"

@@ -59,11 +59,15 @@ def actor_of(principal: Principal | None) -> Actor:
 
     The interface is known only if it acts for the same principal.
     """
-    here = _actor.get()
+    current = _actor.get()
     if principal is None:
-        return here or HOST
-    own = Actor(principal.id, principal.kind, principal.org, on_behalf_of=principal.on_behalf_of)
-    return here if here is not None and (here.id, here.kind, here.org) == (own.id, own.kind, own.org) else own
+        return current or HOST
+    actor = Actor(principal.id, principal.kind, principal.org, on_behalf_of=principal.on_behalf_of)
+    return (
+        current
+        if current is not None and (current.id, current.kind, current.org) == (actor.id, actor.kind, actor.org)
+        else actor
+    )
 
 
 def os_source(interface: str) -> str:

@@ -70,8 +70,8 @@ async def check_answer(lineage: LineageStore, row: ApprovalRow, answer: Answer) 
         return
     misfits = _misfits(schema, dict(answer.arguments))
     if misfits and not _places(misfits) <= _misnamed(schema, row):
-        listed = "; ".join(map(str, misfits))
-        raise InvalidArguments(f"Invalid arguments for {row.tool!r}: {listed}", fields=misfits)
+        problems = "; ".join(map(str, misfits))
+        raise InvalidArguments(f"Invalid arguments for {row.tool!r}: {problems}", fields=misfits)
     _check_files(row, schema, dict(answer.arguments))
 
 
@@ -90,7 +90,7 @@ def _check_files(row: ApprovalRow, schema: JsonSchema, arguments: Any) -> None:
 def _misnamed(schema: JsonSchema, row: ApprovalRow) -> set[tuple[str, str]]:
     """Return where a request's own arguments do not fit, if that is because fields go by names that are not aliases."""
     misfits = _misfits(schema, read(row.arguments))
-    is_misnamed = any(one.expected in (MISSING_FIELD, UNKNOWN_FIELD) for one in misfits)
+    is_misnamed = any(misfit.expected in (MISSING_FIELD, UNKNOWN_FIELD) for misfit in misfits)
     return _places(misfits) if is_misnamed else set()
 
 
@@ -104,7 +104,7 @@ def _misfits(schema: JsonSchema, arguments: Any) -> Sequence[Field]:  # JSON dat
 
 def _places(misfits: Sequence[Field]) -> set[tuple[str, str]]:
     """Return what does not fit and where, in whichever item of a list."""
-    return {(_ITEM.sub(".0", one.path), one.expected) for one in misfits}
+    return {(_ITEM.sub(".0", misfit.path), misfit.expected) for misfit in misfits}
 
 
 def check_size(tool: str, arguments: str) -> None:

@@ -45,10 +45,10 @@ def refusal_of(row: ApprovalRow, by: Decider, governance: Governance, now: str) 
     return needs.unmet(row, by, by.permissions | governance.default_permissions, now)
 
 
-def repetition(given: Sequence[GivenApproval], by: Decider) -> str | None:
+def repetition(earlier: Sequence[GivenApproval], by: Decider) -> str | None:
     """Return why a principal's approval would not count beside earlier ones, or ``None`` if it would."""
     people = people_behind(by)
-    shared = [approval for approval in given if people.are_one_with(approval.people)]
+    shared = [approval for approval in earlier if people.are_one_with(approval.people)]
     if not shared:
         return None
     has_makers = any(approval.makers for approval in shared) or (by is not None and by.makers)

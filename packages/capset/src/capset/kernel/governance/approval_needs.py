@@ -38,27 +38,27 @@ class ApproverNeed:
             return None
         return iso_of(datetime.fromisoformat(created_at) + timedelta(seconds=self.escalate_after))
 
-    def is_met(self, by: Principal, held: frozenset[str], *, is_escalated: bool) -> bool:
+    def is_met(self, by: Principal, permissions: frozenset[str], *, is_escalated: bool) -> bool:
         """Whether a principal may approve, by this rule. All that it acts for have to have the attributes, too."""
-        if is_escalated and self.escalate_to in held:
+        if is_escalated and self.escalate_to in permissions:
             return True
         people = (by.attributes, *by.on_behalf_of_attributes)
         has_attributes = all(
-            name in one and written(one[name]) in map(written, values)
+            name in attributes and written(attributes[name]) in map(written, values)
             for name, values in self.attributes.items()
-            for one in people
+            for attributes in people
         )
-        return has_attributes and (self.permission is None or self.permission in held)
+        return has_attributes and (self.permission is None or self.permission in permissions)
 
     def described(self, *, is_escalated: bool = False) -> str:
         """Return the demands as part of a sentence, ``an approver with …``."""
         parts = [] if self.permission is None else [f"the permission {self.permission}"]
         for name, values in self.attributes.items():
             like = ", as the requester's" if name in self.same_attributes else ""
-            listed = " or ".join(map(_shown, values))
-            parts.append(f"the {name} {listed}{like}" if values else f"the requester's {name}, which is not known")
-        told = " and ".join(parts)
-        return f"{told} (or the permission {self.escalate_to})" if is_escalated else told
+            options = " or ".join(map(_shown, values))
+            parts.append(f"the {name} {options}{like}" if values else f"the requester's {name}, which is not known")
+        text = " and ".join(parts)
+        return f"{text} (or the permission {self.escalate_to})" if is_escalated else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,9 @@ class ApprovalNeeds:
         if row.needs is None:
             return cls(())
         try:
-            kept: dict[str, Any] = json.loads(row.needs)
-            rules = tuple(ApproverNeed(**one) for one in kept["rules"])
-            return cls(rules, kept["approvals"], kept["forbid_own"], kept["expires_after"])
+            stored: dict[str, Any] = json.loads(row.needs)
+            rules = tuple(ApproverNeed(**rule) for rule in stored["rules"])
+            return cls(rules, stored["approvals"], stored["forbid_own"], stored["expires_after"])
         except (ValueError, TypeError, KeyError, RecursionError):
             raise StoreError(f"the request {row.id} was changed: what its approvals need cannot be read") from None
 
@@ -88,24 +88,24 @@ class ApprovalNeeds:
 
     def next_escalation(self, created_at: str, after: str = "") -> str | None:
         """Return the time of the first escalation that comes after a time."""
-        times = [one.escalates_at(created_at) for one in self.rules]
+        times = [rule.escalates_at(created_at) for rule in self.rules]
         return min((at for at in times if at is not None and at > after), default=None)
 
     def summary(self) -> str:
         """Return the needs as one readable sentence."""
-        who = "two different approvers" if self.approvals == 2 else counted(self.approvals, "approver")
-        told = "; ".join(filter(None, (one.described() for one in self.rules)))
-        own = ", none of them the requester" if self.forbid_own else ""
-        return f"{who}{' with ' if told else ''}{told}{own}"
+        approvers = "two different approvers" if self.approvals == 2 else counted(self.approvals, "approver")
+        demands = "; ".join(filter(None, (rule.described() for rule in self.rules)))
+        restriction = ", none of them the requester" if self.forbid_own else ""
+        return f"{approvers}{' with ' if demands else ''}{demands}{restriction}"
 
-    def unmet(self, row: ApprovalRow, by: Principal, held: frozenset[str], now: str) -> str | None:
+    def unmet(self, row: ApprovalRow, by: Principal, permissions: frozenset[str], now: str) -> str | None:
         """Return in one sentence why a principal with these permissions may not approve, or ``None`` if it may."""
-        for one in self.rules:
-            at = one.escalates_at(row.created_at)
+        for rule in self.rules:
+            at = rule.escalates_at(row.created_at)
             is_escalated = at is not None and at <= now
-            if not one.is_met(by, held, is_escalated=is_escalated):
-                needed = one.described(is_escalated=is_escalated)
-                return f"this request needs an approver with {needed}; you have {_held(one, by, held)}"
+            if not rule.is_met(by, permissions, is_escalated=is_escalated):
+                needed = rule.described(is_escalated=is_escalated)
+                return f"this request needs an approver with {needed}; you have {_held(rule, by, permissions)}"
         return None
 
 
@@ -142,14 +142,14 @@ def given_approvals(row: ApprovalRow) -> tuple[GivenApproval, ...]:
         raise StoreError(f"the request {row.id} was changed: its approvals cannot be read") from None
 
 
-def written_approvals(given: Iterable[GivenApproval]) -> str:
+def written_approvals(approvals: Iterable[GivenApproval]) -> str:
     """Return approvals as they are stored."""
-    return json.dumps([asdict(one) for one in given], ensure_ascii=False, separators=(",", ":"))
+    return json.dumps([asdict(approval) for approval in approvals], ensure_ascii=False, separators=(",", ":"))
 
 
 def round_of(row: ApprovalRow) -> int:
     """Return how often approvers have changed the arguments of a request so far."""
-    return max((one.round for one in given_approvals(row)), default=0)
+    return max((approval.round for approval in given_approvals(row)), default=0)
 
 
 def has_enough_approvals(row: ApprovalRow) -> bool:
@@ -214,16 +214,18 @@ def _different(approvals: Sequence[GivenApproval]) -> int:
     )
 
 
-def _held(need: ApproverNeed, by: Principal, held: frozenset[str]) -> str:
+def _held(need: ApproverNeed, by: Principal, permissions: frozenset[str]) -> str:
     """Return what a decider has of what a rule compares, as part of a sentence."""
     parts: list[str] = []
     if need.permission is not None or need.escalate_to is not None:
-        listed = sorted(held)
-        more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
-        parts.append(f"{', '.join(listed[:_LISTED])}{more}" if listed else "no permissions")
+        names = sorted(permissions)
+        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        parts.append(f"{', '.join(names[:_LISTED])}{more}" if names else "no permissions")
     for name in need.attributes:
         people = (by.attributes, *by.on_behalf_of_attributes)
-        parts += sorted({f"the {name} {_shown(one[name])}" if name in one else f"no {name}" for one in people})
+        parts += sorted(
+            {f"the {name} {_shown(attributes[name])}" if name in attributes else f"no {name}" for attributes in people}
+        )
     return " and ".join(parts)
 
 

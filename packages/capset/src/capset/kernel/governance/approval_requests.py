@@ -59,15 +59,15 @@ def needs_of(rules: Sequence[ApproverRule], call: Invocation, installed: Install
     if not rules:
         return None
     subject = _subject(call, installed)
-    found = [one for one in rules if one.applies_to(subject)]
-    if not found:
+    applicable = [rule for rule in rules if rule.applies_to(subject)]
+    if not applicable:
         return None
-    needs = [_need(one, call.context.principal) for one in found if one.is_selective]
-    times = [one.expires_after for one in found if one.expires_after is not None]
+    needs = [_need(rule, call.context.principal) for rule in applicable if rule.is_selective]
+    times = [rule.expires_after for rule in applicable if rule.expires_after is not None]
     return ApprovalNeeds(
         tuple(sorted(needs, key=repr)),
-        max(one.approvals for one in found),
-        any(one.forbid_own for one in found),
+        max(rule.approvals for rule in applicable),
+        any(rule.forbid_own for rule in applicable),
         min(times, default=None),
     )
 
@@ -77,7 +77,7 @@ def _subject(call: Invocation, installed: Installed) -> ApprovalSubject:
     context = call.context
     composition = context.snapshot.composition
     owners = {level.owner for level in installed.levels} | {installed.owner}
-    risk_of: dict[str, Risk] = {one.name: one.risk for one in composition.capabilities}
+    risk_of: dict[str, Risk] = {capability.name: capability.risk for capability in composition.capabilities}
     named = {name for name in (installed.source.capability,) if name is not None} | (owners & risk_of.keys())
     risks: set[Risk] = {"low"} if not named else set()  # a tool of an agent's own
     for name in named:
@@ -95,8 +95,10 @@ def _need(rule: ApproverRule, requester: Principal) -> ApproverNeed:
     allowed = {name: [*values] for name, values in rule.attributes.items()}
     for name in rule.same_attributes:
         stated = _stated(name, (requester.attributes, *requester.on_behalf_of_attributes))
-        among = allowed.get(name)
-        allowed[name] = stated if among is None else [one for one in stated if written(one) in map(written, among)]
+        permitted = allowed.get(name)
+        allowed[name] = (
+            stated if permitted is None else [choice for choice in stated if written(choice) in map(written, permitted)]
+        )
     return ApproverNeed(
         rule.permission,
         dict(sorted(allowed.items())),
@@ -108,20 +110,24 @@ def _need(rule: ApproverRule, requester: Principal) -> ApproverNeed:
 
 def _stated(name: str, people: Sequence[Attributes]) -> list[Any]:  # as attributes are
     """Return the one value that a requester and those it acts for state, or none: no approver can be like several."""
-    values = {written(one[name]): one[name] for one in people if name in one and one[name] is not None}
+    values = {
+        written(attributes[name]): attributes[name]
+        for attributes in people
+        if name in attributes and attributes[name] is not None
+    }
     return [*values.values()] if len(values) == 1 else []
 
 
 async def standing_request(call: Invocation, digest: str, needs: ApprovalNeeds | None) -> ApprovalRow | None:
     """Return the request that applies to a call: that of an equal call with equal needs, until it expires."""
     context, tool = call.context, call.compiled
-    who, runtime = context.principal, context.runtime
+    principal, runtime = context.principal, context.runtime
     equal = EqualCall(
-        org=who.org,
+        org=principal.org,
         session=context.id,
         agent=context.block.name,
-        principal=_named(who),
-        on_behalf_of=who.on_behalf_of,
+        principal=_named(principal),
+        on_behalf_of=principal.on_behalf_of,
         tool=tool.name,
         tool_hash=tool.hash or "",
         digest=digest,
@@ -175,12 +181,12 @@ async def open_request(call: Invocation, question: Ruling, digest: str, needs: A
         if code.hash is not None and code.covers is not None:
             payloads.append(PayloadRow(row.org, code.hash, PROFILE, "code", code.covers))
         await runtime.store.lineage.record_payloads(payloads)
-    most = runtime.governance.pending_approvals
+    limit = runtime.governance.pending_approvals
     by_code = runtime.governance.code_voids_approvals
-    told = runtime.deliveries.for_event("approval.requested", row)
+    deliveries = runtime.deliveries.for_event("approval.requested", row)
     try:
-        found = await runtime.store.approvals.open(
-            row, most=most, max_bytes=PENDING_BYTES, by_code=by_code, deliveries=told
+        opened = await runtime.store.approvals.open(
+            row, most=limit, max_bytes=PENDING_BYTES, by_code=by_code, deliveries=deliveries
         )
     except ArgumentsFull:
         call.deny("the arguments of open requests for approvals are too large together")
@@ -189,14 +195,14 @@ async def open_request(call: Invocation, question: Ruling, digest: str, needs: A
             f"most {PENDING_BYTES} bytes together (pending_arguments).",
             hint="have some of them decided, or wait until they expire",
         ) from None
-    if found is None:
-        call.deny(f"{most} requests for approvals are open")
+    if opened is None:
+        call.deny(f"{limit} requests for approvals are open")
         raise LimitExceeded(
-            f"Rate limit exceeded: {most} requests of this principal wait for approvals already.",
+            f"Rate limit exceeded: {limit} requests of this principal wait for approvals already.",
             hint="have some of them decided, or wait until they expire",
         )
-    runtime.deliveries.wake(told)
-    return found
+    runtime.deliveries.wake(deliveries)
+    return opened
 
 
 def is_of_other_code(row: ApprovalRow, call: Invocation) -> bool:

@@ -203,18 +203,18 @@ class ApprovalService:
             except TimeoutError:
                 pass
             decided.clear()  # a notice that was wrong ends one pause, not all
-            found = await self._store.get(row.org, row.id)
-            if found is None:
+            current = await self._store.get(row.org, row.id)
+            if current is None:
                 return replace(row, status="expired")
-            if found.status != "pending":
-                return found
-            ended = replace(found, status="expired")
-            if self.is_overdue(found) and await self._move(ended, "pending", seen=found):
+            if current.status != "pending":
+                return current
+            ended = replace(current, status="expired")
+            if self.is_overdue(current) and await self._move(ended, "pending", seen=current):
                 return ended
-            if found.escalates_at is not None and found.escalates_at <= self._now():
-                await self._escalate(found)
-            if self.is_to_consult(found):
-                return found
+            if current.escalates_at is not None and current.escalates_at <= self._now():
+                await self._escalate(current)
+            if self.is_to_consult(current):
+                return current
             pause = min(2 * pause, LOOK_SECONDS[1])
 
     def is_to_consult(self, row: ApprovalRow) -> bool:
@@ -281,9 +281,9 @@ class ApprovalService:
         about = {"id": row.id, "call": row.call, "principal": row.principal}
         act = self._act_of("approval.escalate", about, row, HOST)
         moved = replace(row, escalates_at=after, escalated_at=now)
-        told = self._runtime.deliveries.for_event("approval.escalated", moved, occurrence=now)
-        if await self._store.move(moved, "pending", seen=row, act=act, deliveries=told):
-            self._runtime.deliveries.wake(told)
+        deliveries = self._runtime.deliveries.for_event("approval.escalated", moved, occurrence=now)
+        if await self._store.move(moved, "pending", seen=row, act=act, deliveries=deliveries):
+            self._runtime.deliveries.wake(deliveries)
 
     async def _move(
         self, row: ApprovalRow, expected: ApprovalStatus, *, seen: ApprovalRow, act: ActEntry | None = None
@@ -292,10 +292,10 @@ class ApprovalService:
         deliveries = self._runtime.deliveries
         if row.status != "pending":  # what was masked is kept no longer than somebody may have to see it
             row = replace(row, unmasked=None)
-        told = deliveries.for_ending(row) if expected == "pending" else ()
-        is_moved = await self._store.move(row, expected, seen=seen, act=act, deliveries=told)
+        notices = deliveries.for_ending(row) if expected == "pending" else ()
+        is_moved = await self._store.move(row, expected, seen=seen, act=act, deliveries=notices)
         if is_moved:
-            deliveries.wake(told)
+            deliveries.wake(notices)
         return is_moved
 
     def _act(self, row: ApprovalRow, answer: Answer, actor: Actor) -> ActEntry:

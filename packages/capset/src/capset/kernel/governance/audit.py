@@ -113,7 +113,7 @@ class CallEntry(NamedTuple):
         context, compiled, is_intent = self.context, self.compiled, self.phase == "intent"
         runtime, decision = context.runtime, self.decision
         own_id = runtime.ids.text(self.mark)
-        arguments, whole = _recorded_arguments(self, compiled.tool, runtime.redactor)
+        arguments, canonical_form = _recorded_arguments(self, compiled.tool, runtime.redactor)
         return {
             **_settled_columns(context, compiled),
             "id": own_id,
@@ -122,7 +122,7 @@ class CallEntry(NamedTuple):
             "correlation": storable_text(self.cause[0]) if self.cause else own_id,
             "causation": storable_text(self.cause[1]) if self.cause else None,
             "arguments": arguments,
-            "arguments_digest": runtime.digest(whole),
+            "arguments_digest": runtime.digest(canonical_form),
             "decision": "allow" if is_intent else decision.kind,
             "policies": _listed(decision.policies),
             "reason": None if is_intent else storable_text(_redacted_text(decision.reason, runtime.redactor)),
@@ -138,9 +138,9 @@ class CallEntry(NamedTuple):
 
 def _settled_columns(context: SessionContext, compiled: CompiledTool) -> Columns:
     """Return the columns that are the same for every call of a tool in a session; its context keeps them."""
-    known = context.settled.get(compiled)
-    if known is not None:
-        return known
+    cached = context.settled.get(compiled)
+    if cached is not None:
+        return cached
     principal, tool, snapshot = context.principal, compiled.tool, context.snapshot
     columns: Columns = {
         "principal": storable_text(principal.id),
@@ -169,19 +169,21 @@ def _settled_columns(context: SessionContext, compiled: CompiledTool) -> Columns
 
 def _recorded_arguments(entry: CallEntry, tool: AnyTool | None, redactor: Redactor | None) -> tuple[str, bytes]:
     """Return the arguments as stored in a record, and the canonical form that its digest covers."""
-    recorded, whole = entry.arguments, None
+    recorded, canonical_form = entry.arguments, None
     if tool is not None and redactor is None and not tool.arguments.write_only and not tool.arguments.digested:
-        whole = flat(recorded) if entry.secrets is None else None
-    if whole is not None:
-        text = whole.decode()
+        canonical_form = flat(recorded) if entry.secrets is None else None
+    if canonical_form is not None:
+        text = canonical_form.decode()
         # No URL, nothing to cut, and no secret: it is stored as it is.
         if "/" not in text and len(text) <= MAX_RECORDED_TEXT and not any(map(is_secret_name, recorded)):
-            return text, whole
-        return _stored_arguments(recorded, tool, whole, redactor), whole
+            return text, canonical_form
+        return _stored_arguments(recorded, tool, canonical_form, redactor), canonical_form
     plain_arguments = _plain_arguments(recorded, entry.given)
     covered = _whole(recorded, plain_arguments, entry.secrets)
-    whole = canonical(covered)
-    return _stored_arguments(plain_arguments, tool, whole if covered is plain_arguments else None, redactor), whole
+    canonical_form = canonical(covered)
+    return _stored_arguments(
+        plain_arguments, tool, canonical_form if covered is plain_arguments else None, redactor
+    ), canonical_form
 
 
 def intent_of(call: Invocation) -> CallEntry:
@@ -210,8 +212,8 @@ def digest_of(call: Invocation) -> str:
 def masked_arguments(call: Invocation) -> str:
     """Return a call's complete arguments as canonical JSON text, secrets masked and nothing truncated."""
     recorded = None if call.arguments is NOT_VALIDATED else call.arguments.recorded
-    shown = _plain_arguments(recorded, call.given)
-    return canonical(_masked(shown, call.compiled.tool, call.context.runtime.redactor, longest=None)).decode()
+    arguments = _plain_arguments(recorded, call.given)
+    return canonical(_masked(arguments, call.compiled.tool, call.context.runtime.redactor, longest=None)).decode()
 
 
 def arguments_to_approve(call: Invocation) -> tuple[str, str | None]:
@@ -233,10 +235,10 @@ def _attributes_digest(context: SessionContext) -> str | None:
 
     ``None`` if there are no attributes at all.
     """
-    own, others = context.principal.attributes, context.principal.on_behalf_of_attributes
-    if not own and not any(others):
+    attributes, others = context.principal.attributes, context.principal.on_behalf_of_attributes
+    if not attributes and not any(others):
         return None
-    return context.runtime.digest(canonical([dict(own), *map(dict, others)] if others else dict(own)))
+    return context.runtime.digest(canonical([dict(attributes), *map(dict, others)] if others else dict(attributes)))
 
 
 @lru_cache(1024)
@@ -244,10 +246,10 @@ def _listed(policies: tuple[str, ...]) -> str:
     return dumps(policies, separators=(",", ":"))
 
 
-def _plain_arguments(recorded: Any, given: Mapping[str, Any] | Json) -> Any:
+def _plain_arguments(recorded: Any, received: Mapping[str, Any] | Json) -> Any:
     """Return the arguments as plain JSON data: as validated, or as received if they never fitted the schema."""
-    if recorded is None and isinstance(given, Json):
-        return plain_json(given.text)
+    if recorded is None and isinstance(received, Json):
+        return plain_json(received.text)
     return plain(recorded)
 
 
@@ -261,21 +263,25 @@ def _whole(recorded: Any, arguments: Any, secrets: Secret[list[Any]] | None) -> 
     return arguments if bare == recorded else plain(bare)
 
 
-def _stored_arguments(arguments: Any, tool: AnyTool | None, whole: bytes | None, redactor: Redactor | None) -> str:
+def _stored_arguments(
+    arguments: Any, tool: AnyTool | None, canonical_form: bytes | None, redactor: Redactor | None
+) -> str:
     """Return the arguments as stored in a record: redacted, and bounded.
 
-    ``whole`` is their canonical form, if known; it is used if there is nothing to redact.
+    ``canonical_form`` is their canonical form, if known; it is used if there is nothing to redact.
     """
-    shown = _masked(arguments, tool, redactor)
+    masked = _masked(arguments, tool, redactor)
     digests: dict[str, str] = {}
-    if tool is not None and tool.arguments.digested and isinstance(shown, Mapping):
+    if tool is not None and tool.arguments.digested and isinstance(masked, Mapping):
         digests = _digests(_masked(arguments, tool, redactor, longest=None), tool.arguments.digested)
         named = {_digest_name(name) for name in tool.arguments.digested}  # a caller's own would look like ours
-        shown = {name: value for name, value in cast("Mapping[str, Any]", shown).items() if name not in named} | digests
-    kept = whole if whole is not None and shown == arguments else canonical(shown)
-    if len(kept) > MAX_RECORDED_BYTES:
-        kept = canonical({"omitted": f"{len(kept)} bytes of arguments", **digests})
-    return kept.decode()
+        masked = {
+            name: value for name, value in cast("Mapping[str, Any]", masked).items() if name not in named
+        } | digests
+    stored = canonical_form if canonical_form is not None and masked == arguments else canonical(masked)
+    if len(stored) > MAX_RECORDED_BYTES:
+        stored = canonical({"omitted": f"{len(stored)} bytes of arguments", **digests})
+    return stored.decode()
 
 
 def _digests(masked: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
@@ -299,13 +305,13 @@ def _masked(
     arguments: Any, tool: AnyTool | None, redactor: Redactor | None, *, longest: int | None = MAX_RECORDED_TEXT
 ) -> Any:  # JSON data of every type
     """Return arguments with secrets masked: by their schema, by their names, and by the host's patterns."""
-    shown = arguments
+    masked = arguments
     if tool is not None and (secrets := tool.arguments.write_only) and isinstance(arguments, Mapping):
         members = cast("Mapping[str, Any]", arguments)
-        shown = {name: MASK if name in secrets else value for name, value in members.items()}
+        masked = {name: MASK if name in secrets else value for name, value in members.items()}
     if redactor is not None:  # first, since truncation might leave half a secret unmatched
-        shown = redactor(shown)
-    return redacted(shown, longest=longest)
+        masked = redactor(masked)
+    return redacted(masked, longest=longest)
 
 
 def _redacted_text(text: str | None, redactor: Redactor | None) -> str | None:

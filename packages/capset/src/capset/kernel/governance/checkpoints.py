@@ -98,7 +98,7 @@ def _other() -> str:
 
 async def keep_checkpoints(runtime: KernelRuntime, checkpoints: Checkpoints, signing: Signing) -> None:
     """Make checkpoints and delete old records until cancelled, or succeeded; failures are logged and retried."""
-    told, covered, at = "", 0, time.monotonic()
+    last_error, covered, at = "", 0, time.monotonic()
     while True:
         await asyncio.sleep(min(LOOK_SECONDS, checkpoints.every))
         try:
@@ -108,17 +108,17 @@ async def keep_checkpoints(runtime: KernelRuntime, checkpoints: Checkpoints, sig
                 continue
             if not await _may_sign(runtime, checkpoints, signing):
                 return
-            made = await runtime.audit.checkpoint(checkpoints.key, now=iso(runtime.clock.time_ns()))
-            covered = made.seq if made else 0
+            checkpoint = await runtime.audit.checkpoint(checkpoints.key, now=iso(runtime.clock.time_ns()))
+            covered = checkpoint.seq if checkpoint else 0
             if is_time:
                 at = time.monotonic()
                 await _prune(runtime, checkpoints)
         except CapsetError as error:
-            if error.code != told:  # log a failure once, not every time
+            if error.code != last_error:  # log a failure once, not every time
                 _logger.error("the audit log: %s", error.message)
-            told = error.code
+            last_error = error.code
         else:
-            told = ""
+            last_error = ""
 
 
 async def _may_sign(runtime: KernelRuntime, checkpoints: Checkpoints, signing: Signing) -> bool:

@@ -36,15 +36,15 @@ async def session_consumption(context: SessionContext) -> list[Consumption]:
     """Return what was used of the limits of a session, of its tools in play, and of its budget; not those of runs."""
     runtime, terms = context.runtime, context.terms or SessionLimits((), None, None)
     of_tools = [
-        one
+        counted
         for installed in context.snapshot.installed.values()
-        for one in CallLimits(installed).counted(context.id, context.principal)
+        for counted in CallLimits(installed).counted(context.id, context.principal)
     ]
     limits = list(dict.fromkeys((*terms.limits, *of_tools)))
-    found = await _of_limits(runtime.store, runtime.clock, limits, runtime.quotas, runtime.monotonic_ns())
+    consumption = await _of_limits(runtime.store, runtime.clock, limits, runtime.quotas, runtime.monotonic_ns())
     if terms.session is not None:
-        found += await _of_budget(runtime.store, terms.session)
-    return found + await _of_usage(runtime.store, runtime.clock, terms.usage)
+        consumption += await _of_budget(runtime.store, terms.session)
+    return consumption + await _of_usage(runtime.store, runtime.clock, terms.usage)
 
 
 async def principal_consumption(
@@ -58,24 +58,30 @@ async def principal_consumption(
     terms = session_limits("", principal, agent="", agent_id=None, allowances=allowances, budgets=())
     if terms is None:
         return []
-    limits = [one for one in terms.limits if one.limit.per != "session"]
-    usage = [one for one in terms.usage if one.limit.per != "session"]
+    limits = [counted for counted in terms.limits if counted.limit.per != "session"]
+    usage = [counted for counted in terms.usage if counted.limit.per != "session"]
     return await _of_limits(store, clock, limits) + await _of_usage(store, clock, usage)
 
 
 async def _of_limits(
     store: Store, clock: Clock, limits: Sequence[Counted], quotas: Quotas | None = None, now: int = 0
 ) -> list[Consumption]:
-    shared = [one for one in limits if one.limit.scope == "shared"]
-    counts = await store.admissions.counts([one.window for one in shared], clock.time_ns())
+    shared = [counted for counted in limits if counted.limit.scope == "shared"]
+    counts = await store.admissions.counts([counted.window for counted in shared], clock.time_ns())
     used: dict[Counted, int] = dict(zip(shared, counts, strict=True))
     if quotas is not None:
-        used |= {one: quotas.count(one.key, now) for one in limits if one.limit.scope == "process"}
+        used |= {counted: quotas.count(counted.key, now) for counted in limits if counted.limit.scope == "process"}
     return [
         Consumption(
-            one.what, "calls", one.limit.per, one.limit.window, one.limit.scope, one.limit.requests, used.get(one)
+            counted.what,
+            "calls",
+            counted.limit.per,
+            counted.limit.window,
+            counted.limit.scope,
+            counted.limit.requests,
+            used.get(counted),
         )
-        for one in limits
+        for counted in limits
     ]
 
 
@@ -83,9 +89,9 @@ async def _of_budget(store: Store, quota: Quota) -> list[Consumption]:
     ((calls, cost),) = await store.admissions.spent([quota.owner])
     amounts = (("calls", quota.calls, calls), ("cost", quota.cost, cost))
     return [
-        Consumption("this session", resource, "session", None, "shared", most, used)
-        for resource, most, used in amounts
-        if most is not None
+        Consumption("this session", resource, "session", None, "shared", limit, used)
+        for resource, limit, used in amounts
+        if limit is not None
     ]
 
 
@@ -98,9 +104,9 @@ async def _of_usage(store: Store, clock: Clock, limits: Sequence[CountedUsage]) 
             counted.limit.per,
             counted.limit.window,
             "shared",
-            most,
+            limit,
             float(getattr(usage.used, name)),
         )
         for counted, usage in zip(limits, usages, strict=True)
-        for name, most in counted.limit.amounts().items()
+        for name, limit in counted.limit.amounts().items()
     ]

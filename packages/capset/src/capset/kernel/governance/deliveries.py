@@ -62,12 +62,12 @@ def delivery_key(event: EventName, request: str, occurrence: str = "") -> str:
 
 def checked_channels(channels: Iterable[NotificationChannel]) -> tuple[NotificationChannel, ...]:
     """Return channels. Raises ``DefinitionError`` for two of one name, and for anything else."""
-    found = tuple(channels)
+    all_channels = tuple(channels)
     names: set[str] = set()
-    for one in found:
-        if not isinstance(one, NotificationChannel):  # pyright: ignore[reportUnnecessaryIsInstance]  # hosts hand on what they have
-            raise DefinitionError(f"channels must be channels, such as Webhook(…); got {one!r:.80}")
-        if one.name in names:
-            raise DefinitionError(f"there are two channels {one.name!r}", hint="give each a name of its own")
-        names.add(one.name)
-    return found
+    for channel in all_channels:
+        if not isinstance(channel, NotificationChannel):  # pyright: ignore[reportUnnecessaryIsInstance]  # hosts hand on what they have
+            raise DefinitionError(f"channels must be channels, such as Webhook(…); got {channel!r:.80}")
+        if channel.name in names:
+            raise DefinitionError(f"there are two channels {channel.name!r}", hint="give each a name of its own")
+        names.add(channel.name)
+    return all_channels

@@ -33,24 +33,24 @@ class CallLimits:
     def __init__(self, installed: Installed) -> None:
         # Keyed by the tool's own name, so that a second name for it, or a second agent, gives no second allowance.
         # A text caches its hash, and no name contains a space, or is "*".
-        own = f"{installed.source.capability or ''} {installed.tool.name}"
-        given = [(repr(installed.name), own, limit) for limit in installed.tool.limits]
-        given += [
+        tool_key = f"{installed.source.capability or ''} {installed.tool.name}"
+        declared = [(repr(installed.name), tool_key, limit) for limit in installed.tool.limits]
+        declared += [
             (f"the capability {level.owner!r}", f"{level.owner} *", limit)
             for level in installed.levels
             for limit in level.limits
         ]
-        found = [(what, limit, f"{key} {limit}", counted_for(limit.per)) for what, key, limit in given]
-        self._local = tuple(one for one in found if one[1].scope == "process")
-        self._shared = tuple(one for one in found if one[1].scope == "shared")
+        keyed = [(label, limit, f"{key} {limit}", counted_for(limit.per)) for label, key, limit in declared]
+        self._local = tuple(entry for entry in keyed if entry[1].scope == "process")
+        self._shared = tuple(entry for entry in keyed if entry[1].scope == "shared")
         self._cost = installed.tool.cost or 0.0
-        self.is_limited = bool(found)
+        self.is_limited = bool(keyed)
         self.is_shared = bool(self._shared)
 
     def counted(self, session: str, principal: Principal) -> list[Counted]:
         """Return these limits as they count for a session, without those of the session itself."""
-        found = (*self._shared, *self._local)
-        return [Counted(what, limit, (key, whose(session, principal))) for what, limit, key, whose in found]
+        limits = (*self._shared, *self._local)
+        return [Counted(label, limit, (key, owner_of(session, principal))) for label, limit, key, owner_of in limits]
 
     async def check(self, call: Invocation) -> None:
         """Raise ``LimitExceeded`` for a call that a limit or budget refuses now; nothing is counted."""
@@ -73,16 +73,16 @@ class CallLimits:
         context = call.context
         runtime = context.runtime
         now = runtime.monotonic_ns()
-        found = context.windows.get(self)
-        if found is None or found.sweeps != runtime.quotas.sweeps:
-            found = self._found(call, now)
-        for window, length, requests in found.checks:
+        session_windows = context.windows.get(self)
+        if session_windows is None or session_windows.sweeps != runtime.quotas.sweeps:
+            session_windows = self._found(call, now)
+        for window, length, requests in session_windows.checks:
             past = now - length  # as ``drop_past`` does: most calls find nothing to drop
             while window and window[0] <= past:
                 window.popleft()
             if len(window) >= requests:
-                raise _full(call, found, now)
-        for window in found.windows:
+                raise _full(call, session_windows, now)
+        for window in session_windows.windows:
             window.append(now)
         return now
 
@@ -91,13 +91,15 @@ class CallLimits:
         context = call.context
         quotas, limits = context.runtime.quotas, self._of(call, self._local, "process")
         quotas.tidy(now)
-        windows = [quotas.window(one.key, one.limit) for one in limits]
+        windows = [quotas.window(counted_limit.key, counted_limit.limit) for counted_limit in limits]
         checks = [
-            (window, one.limit.window * SECOND_NS, one.limit.requests)
-            for window, one in zip(windows, limits, strict=True)
+            (window, counted_limit.limit.window * SECOND_NS, counted_limit.limit.requests)
+            for window, counted_limit in zip(windows, limits, strict=True)
         ]
-        found = context.windows[self] = SessionWindows(quotas.sweeps, tuple(windows), tuple(checks), tuple(limits))
-        return found
+        session_windows = context.windows[self] = SessionWindows(
+            quotas.sweeps, tuple(windows), tuple(checks), tuple(limits)
+        )
+        return session_windows
 
     def claim(
         self, call: Invocation, approval: ApprovalRow | None, hold: TurnHold | None = None
@@ -105,51 +107,55 @@ class CallLimits:
         """Return a call's claim on the store (``None``: there is nothing to claim) and the limits of its windows."""
         limits = self._of(call, self._shared, "shared")
         terms = call.context.terms
-        quotas = tuple(one for one in (terms and terms.session, call.options.quota) if one is not None)
+        quotas = tuple(quota for quota in (terms and terms.session, call.options.quota) if quota is not None)
         if not limits and not quotas and approval is None and hold is None:
             return None, ()
-        windows = tuple(one.window for one in limits)
+        windows = tuple(counted_limit.window for counted_limit in limits)
         return Claim(call.id, call.context.runtime.clock.time_ns, windows, quotas, self._cost, approval, hold), limits
 
-    def _of(self, call: Invocation, own: tuple[tuple[str, Limit, str, Whose], ...], scope: LimitScope) -> list[Counted]:
+    def _of(
+        self, call: Invocation, entries: tuple[tuple[str, Limit, str, Whose], ...], scope: LimitScope
+    ) -> list[Counted]:
         context, principal = call.context, call.context.principal
-        found = [Counted(what, limit, (key, whose(context.id, principal))) for what, limit, key, whose in own]
+        limits = [
+            Counted(label, limit, (key, owner_of(context.id, principal))) for label, limit, key, owner_of in entries
+        ]
         if context.terms is not None:
-            found += [one for one in context.terms.limits if one.limit.scope == scope]
-        return found
+            limits += [counted_limit for counted_limit in context.terms.limits if counted_limit.limit.scope == scope]
+        return limits
 
 
 def exceeded(call: Invocation, refused: QuotaSpent | WindowFull, limits: Sequence[Counted]) -> LimitExceeded:
     """Return the error of a call that the store refuses; it is noted in the call's record, too."""
     if isinstance(refused, WindowFull):
-        one = next(one for one in limits if one.window == refused.window)
-        return _exceeded(call, one, -(-refused.wait // 1_000_000) / 1_000)
+        counted_limit = next(candidate for candidate in limits if candidate.window == refused.window)
+        return _exceeded(call, counted_limit, -(-refused.wait // 1_000_000) / 1_000)
     error = BudgetExceeded(_spent(call, refused))
     call.deny(error.message)
     return error
 
 
-def _full(call: Invocation, found: SessionWindows, now: int) -> LimitExceeded:
+def _full(call: Invocation, session_windows: SessionWindows, now: int) -> LimitExceeded:
     """Return the error of a call that a window has no room for: of the one that it would wait for longest."""
     waits: list[tuple[float, Counted]] = []
-    for window, one in zip(found.windows, found.limits, strict=True):
-        drop_past(window, now - one.limit.window * SECOND_NS)
-        if (left := seconds_left(window, one.limit, now)) is not None:
-            waits.append((left, one))
-    left, reached = max(waits, key=itemgetter(0))  # the first of several
-    return _exceeded(call, reached, left)
+    for window, counted_limit in zip(session_windows.windows, session_windows.limits, strict=True):
+        drop_past(window, now - counted_limit.limit.window * SECOND_NS)
+        if (remaining := seconds_left(window, counted_limit.limit, now)) is not None:
+            waits.append((remaining, counted_limit))
+    remaining, reached = max(waits, key=itemgetter(0))  # the first of several
+    return _exceeded(call, reached, remaining)
 
 
-def _exceeded(call: Invocation, one: Counted, left: float) -> LimitExceeded:
-    call.deny(f"the limit of {one.limit}")
-    told = f"Rate limit exceeded: {one.what} takes {one.limit}; try again in {left:g} s."
-    return LimitExceeded(told, retry_after=left)
+def _exceeded(call: Invocation, counted_limit: Counted, remaining: float) -> LimitExceeded:
+    call.deny(f"the limit of {counted_limit.limit}")
+    message = f"Rate limit exceeded: {counted_limit.what} takes {counted_limit.limit}; try again in {remaining:g} s."
+    return LimitExceeded(message, retry_after=remaining)
 
 
 def _spent(call: Invocation, refused: QuotaSpent) -> str:
     quota = refused.quota
-    what = "the run" if quota is call.options.quota else "the session"
+    subject = "the run" if quota is call.options.quota else "the session"
     if quota.calls is not None and refused.calls >= quota.calls:
-        return f"Budget exceeded: {what} may make {counted(quota.calls, 'call')}, and has made as many."
+        return f"Budget exceeded: {subject} may make {counted(quota.calls, 'call')}, and has made as many."
     cost = (call.compiled.tool and call.compiled.tool.cost) or 0.0
-    return f"Budget exceeded: this costs {cost:g}, and {what} has {(quota.cost or 0.0) - refused.cost:g} left."
+    return f"Budget exceeded: this costs {cost:g}, and {subject} has {(quota.cost or 0.0) - refused.cost:g} left."

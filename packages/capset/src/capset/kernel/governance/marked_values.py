@@ -56,13 +56,13 @@ def _marked_paths(root: SchemaNode, value: Any, is_marked: Callable[[Data], bool
     it.
     """
     paths: set[Path] = set()
-    seen: set[tuple[SchemaNode, Path]] = set()
+    visited: set[tuple[SchemaNode, Path]] = set()
     waiting: list[tuple[SchemaNode, Any, Path]] = [(root, value, _NO_PATH)]
     while waiting:
         node, inside, path = waiting.pop()
-        if (node, path) in seen or not can_mean(node, inside):
+        if (node, path) in visited or not can_mean(node, inside):
             continue
-        seen.add((node, path))
+        visited.add((node, path))
         if is_marked(node.schema):
             paths.add(path)
         waiting += [(inner, inside, path) for inner in (*node.always, *_options(node, inside), *node.tests)]
@@ -94,10 +94,10 @@ def _below(node: SchemaNode, value: Any) -> Iterator[tuple[str | int, Any, Schem
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         for name, member in members.items():
-            own = node.fields.get(name)
+            child = node.fields.get(name)
             applied = [inner for pattern, inner in _patterns(node) if _matcher(pattern).is_valid(name)]
-            if own is not None:
-                applied.append(own)
+            if child is not None:
+                applied.append(child)
             elif not applied and node.schema.get("additionalProperties") is False:
                 # It was valid, so it is a field under a name other than its alias, and the schema has the alias.
                 others = {field: inner for field, inner in node.fields.items() if field not in members}
@@ -108,8 +108,8 @@ def _below(node: SchemaNode, value: Any) -> Iterator[tuple[str | int, Any, Schem
             yield from ((name, member, inner) for inner in (*applied, *node.each))
     elif isinstance(value, list):
         for number, item in enumerate(cast("list[Any]", value)):
-            own = node.prefix[number] if number < len(node.prefix) else node.items
-            yield from ((number, item, inner) for inner in (own, *node.each) if inner is not None)
+            child = node.prefix[number] if number < len(node.prefix) else node.items
+            yield from ((number, item, inner) for inner in (child, *node.each) if inner is not None)
 
 
 def _bare(name: str) -> str:

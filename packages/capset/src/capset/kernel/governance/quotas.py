@@ -49,9 +49,9 @@ class SessionLimits:
     run: Budget | None
     usage: tuple[CountedUsage, ...] = ()
 
-    def run_quota(self, session: str, run: str, own: Budget | None = None) -> Quota | None:
-        """Return the quota of a run of the session; ``own`` is the run's own budget."""
-        budget = lowest((self.run, own))
+    def run_quota(self, session: str, run: str, run_budget: Budget | None = None) -> Quota | None:
+        """Return the quota of a run of the session; ``run_budget`` is the run's own budget."""
+        budget = lowest((self.run, run_budget))
         return None if budget is None else Quota(f"{session}/{run}", budget.calls, budget.cost)
 
 
@@ -70,27 +70,27 @@ def session_limits(
     those of the session itself. All apply at once, so that the lowest decides and none raises another. A stored agent's
     limits are counted by its ``agent_id``: another organisation may have an agent of the same name.
     """
-    given = [(who, one) for who, one in allowances if one is not None]
+    granted = [(source, allowance) for source, allowance in allowances if allowance is not None]
     owners: dict[str, tuple[str, ...]] = {
         "principal": _principal(session, principal),
         "agent": (agent_id or agent,),
     }
     limits = [
         Counted(
-            f"the agent {agent!r}" if who == "agent" else f"this {who}",
+            f"the agent {agent!r}" if source == "agent" else f"this {source}",
             limit,
             # No capability's name begins with "@", so no tool's limit shares these keys.
-            (f"@{who} {limit}", (*owners.get(who, ()), *counted_for(limit.per)(session, principal))),
+            (f"@{source} {limit}", (*owners.get(source, ()), *counted_for(limit.per)(session, principal))),
         )
-        for who, one in given
-        for limit in one.limits
+        for source, allowance in granted
+        for limit in allowance.limits
     ]
-    budget = lowest((*budgets, *(one.session for _, one in given)))
-    run = lowest(one.run for _, one in given)
+    budget = lowest((*budgets, *(allowance.session for _, allowance in granted)))
+    run = lowest(allowance.run for _, allowance in granted)
     usage = tuple(
-        _counted_usage(limit, session, principal, agent=(agent, agent_id) if who == "agent" else None)
-        for who, one in given
-        for limit in one.usage
+        _counted_usage(limit, session, principal, agent=(agent, agent_id) if source == "agent" else None)
+        for source, allowance in granted
+        for limit in allowance.usage
     )
     if not limits and not usage and budget is None and run is None:
         return None
@@ -112,8 +112,8 @@ def _counted_usage(
         f"{session}/{key}" if limit.per == "session" else key,  # what belongs to a session goes with it
         None if limit.window is None else limit.window * SECOND_NS,
     )
-    what = {"org": "this organisation", "all": "this server"}.get(limit.per, f"this {limit.per}")
-    return CountedUsage(f"{what} with the agent {name!r}" if agent else what, limit, window)
+    label = {"org": "this organisation", "all": "this server"}.get(limit.per, f"this {limit.per}")
+    return CountedUsage(f"{label} with the agent {name!r}" if agent else label, limit, window)
 
 
 Whose = Callable[[str, Principal], tuple[str, ...]]
@@ -125,28 +125,28 @@ def counted_for(per: Per) -> Whose:
     return _WHOSE[per]
 
 
-def _principal(session: str, who: Principal) -> tuple[str, ...]:
-    return who.org or "", who.kind, who.id
+def _principal(session: str, principal: Principal) -> tuple[str, ...]:
+    return principal.org or "", principal.kind, principal.id
 
 
-def _org(session: str, who: Principal) -> tuple[str, ...]:
+def _org(session: str, principal: Principal) -> tuple[str, ...]:
     # Without an org each principal is on its own: strangers share nothing.
-    return (who.org,) if who.org is not None else ("", who.kind, who.id)
+    return (principal.org,) if principal.org is not None else ("", principal.kind, principal.id)
 
 
 _WHOSE: Final[Mapping[Per, Whose]] = {
     "principal": _principal,
-    "session": lambda session, who: (session,),
+    "session": lambda session, principal: (session,),
     "org": _org,
-    "all": lambda session, who: (),
+    "all": lambda session, principal: (),
 }
 
 
 @lru_cache(4096)
 def _window(key: WindowKey, requests: int, seconds: int) -> Window:
     # A digest, since the names may be longer than an index allows.
-    what, whose = key
-    return Window(sha256(canonical([what, *whose])).hexdigest(), requests, seconds * SECOND_NS)
+    name, owner = key
+    return Window(sha256(canonical([name, *owner])).hexdigest(), requests, seconds * SECOND_NS)
 
 
 _SWEEP_EVERY: Final = 1_000
@@ -171,18 +171,18 @@ class Quotas:
 
     def window(self, key: WindowKey, limit: Limit) -> deque[int]:
         """Return the times of calls, oldest first; some may be past."""
-        known = self._windows.get(key)
-        if known is None:
+        entry = self._windows.get(key)
+        if entry is None:
             self._new += 1
-            known = self._windows[key] = deque[int](), limit.window * SECOND_NS
-        return known[0]
+            entry = self._windows[key] = deque[int](), limit.window * SECOND_NS
+        return entry[0]
 
     def count(self, key: WindowKey, now: int) -> int:
         """Return how many calls count now, without making the window."""
-        known = self._windows.get(key)
-        if known is None:
+        entry = self._windows.get(key)
+        if entry is None:
             return 0
-        window, length = known
+        window, length = entry
         drop_past(window, now - length)
         return len(window)
 
@@ -214,8 +214,8 @@ def seconds_left(window: deque[int], limit: Limit, now: int) -> float | None:
     over = len(window) - limit.requests
     if over < 0:
         return None
-    left = window[over] + limit.window * SECOND_NS - now
-    return -(-left // 1_000_000) / 1_000
+    remaining = window[over] + limit.window * SECOND_NS - now
+    return -(-remaining // 1_000_000) / 1_000
 
 
 class SessionWindows(NamedTuple):

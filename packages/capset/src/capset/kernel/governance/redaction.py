@@ -33,18 +33,18 @@ def redactor_of(patterns: Sequence[str]) -> Redactor | None:
     compiled: list[Any] = []
     for pattern in patterns:
         try:
-            one = untyped.compile(pattern, options)
+            expression = untyped.compile(pattern, options)
         except untyped.error as error:
             why = error.args[0].decode(errors="replace")
             raise DefinitionError(f"redact: {pattern!r} is no regular expression of RE2: {why}") from None
-        if one.search("") is not None:
+        if expression.search("") is not None:
             raise DefinitionError(f"redact: {pattern!r} matches the empty text, so it would match everywhere")
-        compiled.append(one)
+        compiled.append(expression)
 
     def text(value: str) -> str:
         value = value.encode(errors="replace").decode()  # RE2 accepts no lone surrogates
-        for one in compiled:
-            value = one.sub(MASK, value)
+        for regex in compiled:
+            value = regex.sub(MASK, value)
         return value
 
     def redact(value: Any) -> Any:
@@ -66,8 +66,8 @@ def redacted(value: Any, name: str = "", *, longest: int | None = MAX_RECORDED_T
         return MASK
     if isinstance(value, str):
         value = mask_urls(value)
-        left = 0 if longest is None else len(value) - longest
-        return f"{value[:longest]}… [{left} more characters]" if left > 0 else value
+        remaining = 0 if longest is None else len(value) - longest
+        return f"{value[:longest]}… [{remaining} more characters]" if remaining > 0 else value
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         return distinct((mask_urls(key), redacted(member, key, longest=longest)) for key, member in members.items())

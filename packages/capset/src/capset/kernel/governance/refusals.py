@@ -50,13 +50,13 @@ class Refusals:
         limit = self._limit
         if limit is None:
             return
-        who, now = _who(principal), self._now()
-        window = self._windows.pop(who, None)
+        key, now = _who(principal), self._now()
+        window = self._windows.pop(key, None)
         if window is None:
             window = deque[int](maxlen=limit.requests)
             if len(self._windows) >= _KEPT:
                 del self._windows[next(iter(self._windows))]
-        self._windows[who] = window  # keeps the most recently refused last
+        self._windows[key] = window  # keeps the most recently refused last
         window.append(now)
         if len(window) == limit.requests and window[0] > now - limit.window * 1_000_000_000:
             self.is_busy = True
@@ -72,14 +72,14 @@ class Refusals:
             window.popleft()
         if not window:
             del self._windows[_who(principal)]
-            self.is_busy = any(len(one) >= limit.requests for one in self._windows.values())
+            self.is_busy = any(len(times) >= limit.requests for times in self._windows.values())
         return seconds_left(window, limit, now)
 
-    def gather(self, who: Principal, entry: RefusedEntry) -> None:
+    def gather(self, principal: Principal, entry: RefusedEntry) -> None:
         """Add an unexamined call; it shares one record with the same principal's calls around it."""
         # By the whole principal, since the record has the digest of its attributes.
-        first, count = self._gathered.get(who, (entry, 0))
-        self._gathered[who] = first, count + 1
+        first, count = self._gathered.get(principal, (entry, 0))
+        self._gathered[principal] = first, count + 1
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self.flush)
 

@@ -34,7 +34,7 @@ class UsageMeter:
         """Whether money is limited, so that the price of each step must be known."""
         return any(counted.limit.cost is not None for counted in self._limits)
 
-    async def reserve(self, step: str, most: AgentUsage) -> bool:
+    async def reserve(self, step: str, maximum: AgentUsage) -> bool:
         """Reserve the most that a step may use, and return whether there was room for it.
 
         There is none while steps under way may use all that is left; once they are settled, there may be again. Raises
@@ -42,7 +42,7 @@ class UsageMeter:
         """
         if not self._limits:
             return True
-        claim = self._claim(step, most)
+        claim = self._claim(step, maximum)
         try:
             before = await self._store.usage.reserve(claim, self._clock.time_ns())
         except BaseException:  # it may have been reserved all the same
@@ -65,18 +65,18 @@ class UsageMeter:
         if (exceeded := claim.exceeded(before, used)) is not None:
             raise self._error(*exceeded, has_next=False)
 
-    def _claim(self, step: str, most: AgentUsage) -> StepClaim:
-        return StepClaim(step, tuple((counted.limit, counted.window) for counted in self._limits), most)
+    def _claim(self, step: str, maximum: AgentUsage) -> StepClaim:
+        return StepClaim(step, tuple((counted.limit, counted.window) for counted in self._limits), maximum)
 
     def _error(self, place: int, used: AgentUsage, *, has_next: bool) -> BudgetExceeded:
         """Return the error of a limit of which nothing is left, or that is exceeded."""
-        what, limit, _ = self._limits[place]
+        label, limit, _ = self._limits[place]
         name = limit.exceeded(used, has_next=has_next) or ""
-        most, value = limit.amounts()[name], getattr(used, name)
-        noun = name.removesuffix("s") if most == 1 else name
+        maximum, value = limit.amounts()[name], getattr(used, name)
+        noun = name.removesuffix("s") if maximum == 1 else name
         has = "would have" if name == "calls" and not has_next else "has"
         error = BudgetExceeded(
-            f"Budget exceeded: {what} may use {most:g} {noun}{_span(limit.window)}, and {has} used {value:g}."
+            f"Budget exceeded: {label} may use {maximum:g} {noun}{_span(limit.window)}, and {has} used {value:g}."
         )
         error.retryable = limit.window is not None  # the turn may go on when the window has moved
         return error

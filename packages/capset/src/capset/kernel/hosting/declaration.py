@@ -68,8 +68,8 @@ def declare(agent: Block, agent_id: str | None) -> Declaration:
             hint="put a capability into an agent: Agent('name', uses=[…])",
         )
     named = checked_id("register: agent_id", agent.name if agent_id is None else agent_id)
-    own = (partial(_static, agent),) if isinstance(agent, Agent) else ()
-    return Declaration(named, agent, NO_SESSION_HOOKS, own, None)
+    entries = (partial(_static, agent),) if isinstance(agent, Agent) else ()
+    return Declaration(named, agent, NO_SESSION_HOOKS, entries, None)
 
 
 def _static(agent: Agent, input: Any, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -77,11 +77,11 @@ def _static(agent: Agent, input: Any, so_far: Mapping[str, Any]) -> Mapping[str,
     return deepcopy(dict(agent.static_context))
 
 
-def checked_id(what: str, id: object) -> str:
+def checked_id(label: str, id: object) -> str:
     """Return an id of the host's own: non-empty printable text; otherwise raise ``DefinitionError``."""
-    text = checked_text(what, id)
+    text = checked_text(label, id)
     if not text.strip() or not text.isprintable():
-        raise DefinitionError(f"{what} is text that can be printed; got {text!r:.80}")
+        raise DefinitionError(f"{label} is text that can be printed; got {text!r:.80}")
     return text
 
 
@@ -115,17 +115,17 @@ async def merge_context(entries: Iterable[Entry], input: Any) -> Mapping[str, An
     """
     merged: Mapping[str, Any] = MappingProxyType({})
     for entry in entries:
-        given = await _resolved(entry, input, merged) if callable(entry) else entry
-        merged = MappingProxyType({**merged, **given})  # a new mapping, since a resolver may hold the previous one
+        addition = await _resolved(entry, input, merged) if callable(entry) else entry
+        merged = MappingProxyType({**merged, **addition})  # a new mapping, since a resolver may hold the previous one
     return merged
 
 
 async def _resolved(resolver: Resolver, input: Any, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
-    given: object = resolver(input, so_far)
-    if isawaitable(given):
-        given = await given
+    resolved: object = resolver(input, so_far)
+    if isawaitable(resolved):
+        resolved = await resolved
     try:
-        return text_keyed(f"the context resolver {name_of(resolver)}: what it gives", given)
+        return text_keyed(f"the context resolver {name_of(resolver)}: what it gives", resolved)
     except DefinitionError as error:
         raise ContextError(error.message, hint="a resolver gives a mapping of names to values, {} for none") from None
 

@@ -42,7 +42,7 @@ class SessionHooks:
         on_error: OneOrMore[TurnFailed] = (),
     ) -> None:
         """Accept one or several functions per event. Raises ``DefinitionError`` for any not callable with an event."""
-        given = {
+        by_event = {
             "on_start": on_start,
             "on_before_context": on_before_context,
             "on_after_context": on_after_context,
@@ -50,7 +50,7 @@ class SessionHooks:
             "on_after_run": on_after_run,
             "on_error": on_error,
         }
-        for name, value in given.items():
+        for name, value in by_event.items():
             functions = checked_functions(name, value)
             for function in functions:
                 check_arity(f"hooks: {name}", function, "event")
@@ -76,7 +76,7 @@ def merge_session_hooks(*hooks: SessionHooks) -> SessionHooks:
     """Return the functions of all of them in order."""
     merged = object.__new__(SessionHooks)  # all of them are checked already
     for field in fields(SessionHooks):
-        functions: list[Any] = [function for one in hooks for function in getattr(one, field.name)]
+        functions: list[Any] = [function for hook_set in hooks for function in getattr(hook_set, field.name)]
         object.__setattr__(merged, field.name, tuple(functions))
     return merged
 
@@ -84,24 +84,24 @@ def merge_session_hooks(*hooks: SessionHooks) -> SessionHooks:
 async def fire(functions: Iterable[Hook[E]], event: E) -> None:
     """Call each function with the event and wait for it; stop at the first exception and propagate it."""
     for function in functions:
-        given: object = function(event)
-        if isawaitable(given):
-            given = await given
-        if given is not None:  # for example a generator, which has not begun
+        returned: object = function(event)
+        if isawaitable(returned):
+            returned = await returned
+        if returned is not None:  # for example a generator, which has not begun
             raise InvalidOutput(
-                f"the session hook {name_of(function)} gave {type(given).__name__}; it gives nothing",
+                f"the session hook {name_of(function)} gave {type(returned).__name__}; it gives nothing",
                 hint="what is to be in the context comes from a resolver: context=[resolver]",
             )
 
 
-def check_arity(what: str, function: Callable[..., object], *names: str) -> None:
+def check_arity(label: str, function: Callable[..., object], *names: str) -> None:
     """Raise ``DefinitionError`` for a function that cannot be called with these positional arguments."""
     try:
-        known = signature(function)
+        parameters = signature(function)
     except (TypeError, ValueError):  # some functions written in C have no signature
         return
     try:
-        known.bind(*names)
+        parameters.bind(*names)
     except TypeError as error:
         taken = " and ".join(names)
-        raise DefinitionError(f"{what} is called with the {taken}; got a function of {known} ({error})") from None
+        raise DefinitionError(f"{label} is called with the {taken}; got a function of {parameters} ({error})") from None

@@ -73,9 +73,9 @@ class SessionHost:
             created_at=self._kernel.now(),
         )
         async with self._registering:  # so that the last stored registration matches the last declaration
-            kept = await self._kernel.store.lineage.register(row)
+            stored = await self._kernel.store.lineage.register(row)
             self._declared[org, declared.agent_id] = declared
-        return kept
+        return stored
 
     def create_session(
         self,
@@ -129,8 +129,8 @@ class SessionHost:
         return HostedSession(self._kernel, declared, occasion, session_id)
 
     def _resolve_declaration(self, agent_id: str, org: str | None) -> Declaration:
-        found = self._declared.get((org, agent_id)) or self._declared.get((None, agent_id))
-        if found is None:
-            known = [name for owner, name in self._declared if owner in (None, org)]
-            raise NotFound(unknown("agent", agent_id, known), hint="await host.register(agent, agent_id=…) comes first")
-        return found
+        declaration = self._declared.get((org, agent_id)) or self._declared.get((None, agent_id))
+        if declaration is None:
+            names = [name for owner, name in self._declared if owner in (None, org)]
+            raise NotFound(unknown("agent", agent_id, names), hint="await host.register(agent, agent_id=…) comes first")
+        return declaration

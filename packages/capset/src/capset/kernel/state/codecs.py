@@ -114,8 +114,8 @@ class ResourceCodec:
         schema, make = self._resource.schema, self._resource.make_default
 
         def changed() -> Any:
-            there = schema.text(make()) if text is None and make is not None else text
-            return schema.check_json(to_json(change.make(MISSING if there is None else from_json(there))))
+            current = schema.text(make()) if text is None and make is not None else text
+            return schema.check_json(to_json(change.make(MISSING if current is None else from_json(current))))
 
         try:
             return self._written(changed)
@@ -198,11 +198,11 @@ class StateCodec:
         if strangers := sorted(names - self._fields):
             raise StateError(f"{self.what}: {unknown('field', strangers[0], self._fields)}")
         stored: dict[str, Any] = from_json(text) if text is not None else {}
-        shown = stored if stored.keys() >= self._joined.model_fields.keys() else {**self._defaults(), **stored}
+        current = stored if stored.keys() >= self._joined.model_fields.keys() else {**self._defaults(), **stored}
         try:
-            valid = self._validated(cast("dict[str, Any]", change.make(shown)))
-            written = {**stored, **_dumped(valid, names)}
-            return to_json(written).decode(), self._validated(written)
+            valid = self._validated(cast("dict[str, Any]", change.make(current)))
+            merged = {**stored, **_dumped(valid, names)}
+            return to_json(merged).decode(), self._validated(merged)
         except ValidationError as error:
             self.decode(text)  # if the stored value does not fit either, report that instead
             raise refused(self.what, error) from None
@@ -211,16 +211,16 @@ class StateCodec:
 
     def without(self, text: str) -> str | None:
         """Return the text without the model's fields."""
-        left = {name: value for name, value in from_json(text).items() if name not in self._fields}
-        return to_json(left).decode() if left else None
+        remaining = {name: value for name, value in from_json(text).items() if name not in self._fields}
+        return to_json(remaining).decode() if remaining else None
 
     def _defaults(self) -> dict[str, Any]:
-        made = self._joined()
-        return made.model_dump(mode="json", by_alias=True, round_trip=True)
+        instance = self._joined()
+        return instance.model_dump(mode="json", by_alias=True, round_trip=True)
 
     def _validated(self, data: Mapping[str, Any]) -> BaseModel:
-        own = {name: value for name, value in data.items() if name in self._joined.model_fields}
-        return self._joined.model_validate_json(to_json(own), strict=True)
+        field_values = {name: value for name, value in data.items() if name in self._joined.model_fields}
+        return self._joined.model_validate_json(to_json(field_values), strict=True)
 
 
 def _dumped(value: BaseModel, names: frozenset[str]) -> dict[str, Data]:
@@ -239,7 +239,7 @@ def _member(model: type[BaseModel], field: str, value: Any) -> Data:
     return data
 
 
-def _plain(what: str, value: Any, write: Callable[[], Data]) -> Data:
+def _plain(label: str, value: Any, write: Callable[[], Data]) -> Data:
     """Return a value in the form of ``write``; JSON data, or data close to it, is accepted as it is."""
     try:
         return write()
@@ -248,33 +248,33 @@ def _plain(what: str, value: Any, write: Callable[[], Data]) -> Data:
     try:
         return to_jsonable_python(value)
     except (ValueError, RecursionError) as error:
-        raise _formless(what, error) from None
+        raise _formless(label, error) from None
 
 
-def misfit(what: str, error: ValidationError | SchemaMismatch) -> StoredValueMisfit:
+def misfit(label: str, error: ValidationError | SchemaMismatch) -> StoredValueMisfit:
     """Return the error of a stored value that no longer fits its type; it does not reveal the value (C35)."""
     return StoredValueMisfit(
-        f"what is stored of {what} does not fit its type any more: {_misfit_text(error)}",
+        f"what is stored of {label} does not fit its type any more: {_misfit_text(error)}",
         hint="it is kept as it is: let the type take the old form too, or write a new value with set() or delete()",
     )
 
 
-def refused(what: str, error: ValidationError | SchemaMismatch) -> StateError:
+def refused(label: str, error: ValidationError | SchemaMismatch) -> StateError:
     """Return the error of a new value that does not fit; nothing was written."""
     fields = validation_fields(error, (), None)
-    return StateError(f"{what} cannot take this: {_misfit_text(error)}", fields=fields)
+    return StateError(f"{label} cannot take this: {_misfit_text(error)}", fields=fields)
 
 
 def _misfit_text(error: ValidationError | SchemaMismatch) -> str:
-    told = "; ".join(map(str, validation_fields(error, (), None)))
-    return told.replace("(arguments)", "the value").replace("no such parameter", "no such field")
+    text = "; ".join(map(str, validation_fields(error, (), None)))
+    return text.replace("(arguments)", "the value").replace("no such parameter", "no such field")
 
 
-def _formless(what: str, error: Exception) -> StateError:
+def _formless(label: str, error: Exception) -> StateError:
     """Return the error of a value without a JSON form; it omits pydantic's message, which may quote the value."""
-    told = str(error) if type(error) is ValueError else type(error).__name__
+    cause = str(error) if type(error) is ValueError else type(error).__name__
     return StateError(
-        f"{what}: the value has no form in JSON: {told}", hint="give values of the declared types, in finite numbers"
+        f"{label}: the value has no form in JSON: {cause}", hint="give values of the declared types, in finite numbers"
     )
 
 
@@ -290,14 +290,14 @@ class Patch(NamedTuple):
     fields: frozenset[str] | None = None
 
 
-def merge_into(given: Mapping[str, Data]) -> Patch:
+def merge_into(changes: Mapping[str, Data]) -> Patch:
     """Return the change that replaces some fields of an object."""
 
     def change(data: Data) -> Data:
-        there = _object(data)
-        return {**there, **given}
+        current = _object(data)
+        return {**current, **changes}
 
-    return Patch(change, frozenset(given))
+    return Patch(change, frozenset(changes))
 
 
 def add(field: str | None, by: float) -> Patch:
@@ -306,14 +306,14 @@ def add(field: str | None, by: float) -> Patch:
         raise StateError(f"increment takes a finite number; got {by!r:.80}")
 
     def change(number: Data) -> Data:
-        there = 0 if number is MISSING or number is None else number
-        if isinstance(there, bool) or not isinstance(there, int | float):
+        current = 0 if number is MISSING or number is None else number
+        if isinstance(current, bool) or not isinstance(current, int | float):
             raise StateError(
-                f"only a number can be incremented; {field or 'the value'} is kept as {type(there).__name__}",
+                f"only a number can be incremented; {field or 'the value'} is kept as {type(current).__name__}",
                 hint="use update() for anything else, such as a Decimal, which JSON keeps as text",
             )
         try:
-            return there + by
+            return current + by
         except OverflowError:
             raise StateError(f"{field or 'the value'} would be more than a float can hold") from None
 
@@ -324,10 +324,10 @@ def append(field: str | None, items: list[Data]) -> Patch:
     """Return the change that appends to a list; a missing one counts as empty."""
 
     def change(data: Data) -> Data:
-        there: object = [] if data is MISSING or data is None else data
-        if not isinstance(there, list):
-            raise StateError(f"only a list can be pushed to; {field or 'the value'} is {type(there).__name__}")
-        return [*cast("list[Any]", there), *items]
+        current: object = [] if data is MISSING or data is None else data
+        if not isinstance(current, list):
+            raise StateError(f"only a list can be pushed to; {field or 'the value'} is {type(current).__name__}")
+        return [*cast("list[Any]", current), *items]
 
     return _at(field, change)
 
@@ -337,14 +337,14 @@ def _at(field: str | None, change: Callable[[Data], Data]) -> Patch:
         return Patch(change)
 
     def within(data: Data) -> Data:
-        there = _object(data)
-        return {**there, field: change(there.get(field, MISSING))}
+        current = _object(data)
+        return {**current, field: change(current.get(field, MISSING))}
 
     return Patch(within, frozenset({field}))
 
 
 def _object(data: Data) -> dict[str, Any]:
-    there: object = {} if data is MISSING or data is None else data
-    if not isinstance(there, dict):
-        raise StateError(f"only an object has fields; the value is {type(there).__name__}")
-    return cast("dict[str, Any]", there)
+    current: object = {} if data is MISSING or data is None else data
+    if not isinstance(current, dict):
+        raise StateError(f"only an object has fields; the value is {type(current).__name__}")
+    return cast("dict[str, Any]", current)

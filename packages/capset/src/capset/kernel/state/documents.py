@@ -45,16 +45,16 @@ class Texts:
             return _to_document(row)
 
         async def attempt() -> Document:
-            there = [_to_document(row) async for row in self._all()]
-            if (found := unless(there)) is not None:
-                return found
+            documents = [_to_document(row) async for row in self._all()]
+            if (existing := unless(documents)) is not None:
+                return existing
             row = self._row(text)
-            if not await runtime.store.documents.add(key, row, known={one.id for one in there}):
+            if not await runtime.store.documents.add(key, row, known={document.id for document in documents}):
                 raise Moved
             return _to_document(row)
 
-        what = f"the {key.scope} collection of {key.name!r}"
-        return await swap(attempt, runtime.lock_of(key), what, deadline=self._deadline, hint="try again")
+        label = f"the {key.scope} collection of {key.name!r}"
+        return await swap(attempt, runtime.lock_of(key), label, deadline=self._deadline, hint="try again")
 
     async def get(self, id: str) -> Document | None:
         """Return a text, or ``None``."""
@@ -63,13 +63,13 @@ class Texts:
 
     async def recent(self, limit: int = 10, *, before: str | None = None) -> list[Document]:
         """Return the newest texts first, at most ``limit`` (1–1,000); ``before`` is the id to stop before."""
-        found = await self._runtime.store.documents.recent(self._key, limit=_checked(limit), before=before)
-        return [_to_document(row) for row in found]
+        rows = await self._runtime.store.documents.recent(self._key, limit=_checked(limit), before=before)
+        return [_to_document(row) for row in rows]
 
     async def search(self, query: str, limit: int = 10) -> list[Document]:
         """Return the texts with a word that equals or begins with a word of the query: best first, then newer."""
-        found = await self._runtime.store.documents.search(self._key, query, limit=_checked(limit))
-        return [_to_document(row) for row in found]
+        rows = await self._runtime.store.documents.search(self._key, query, limit=_checked(limit))
+        return [_to_document(row) for row in rows]
 
     async def delete(self, id: str) -> bool:
         """Delete a text, and return whether there was one."""

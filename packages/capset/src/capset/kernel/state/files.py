@@ -82,11 +82,11 @@ class SessionFiles:
             raise FileError(f"{location!r} is a directory")
         self._refuse_mounted(location, *parents_of(location))
         files, quota = self._runtime.store.files, self._runtime.governance.file_quota
-        written = await files.write(
+        saved = await files.write(
             self._session, location, content, org=self._org, now=now, version=version, quota=quota, act=act
         )
         self._approved.pop(location, None)
-        return written
+        return saved
 
     async def list(self, path: str = "/", *, recursive: bool = False) -> list[FileStat]:
         """Return a directory's entries, directories first, then by name; when recursive, all below it, by path."""
@@ -100,14 +100,14 @@ class SessionFiles:
         at = await files.stat(self._session, location)
         stored = await files.list(self._session, location, recursive=recursive) if at and at.is_directory else []
         below = "/" if location == "/" else f"{location}/"
-        found = {one.path: one for one in stored if not self._is_covered(one.path)}
+        stats = {stat.path: stat for stat in stored if not self._is_covered(stat.path)}
         for inner in (*self._folders, *self._mounts):
             if inner.startswith(below) and inner != location and (recursive or "/" not in inner[len(below) :]):
                 mounted = self._mounted(inner)
-                if mounted is not None and not (mounted.is_directory and inner in found and found[inner].is_directory):
-                    found[inner] = mounted
-        by_path = sorted(found.values(), key=lambda one: one.path)
-        return by_path if recursive else sorted(by_path, key=lambda one: not one.is_directory)
+                if mounted is not None and not (mounted.is_directory and inner in stats and stats[inner].is_directory):
+                    stats[inner] = mounted
+        by_path = sorted(stats.values(), key=lambda stat: stat.path)
+        return by_path if recursive else sorted(by_path, key=lambda stat: not stat.is_directory)
 
     async def delete(
         self, path: str, *, recursive: bool = False, version: int | None = None, act: Entry | None = None
@@ -130,7 +130,7 @@ class SessionFiles:
         A mounted file, or a directory that contains one, cannot be moved or replaced.
         """
         locations = before, after = normalise_path(source), normalise_path(target)
-        self._refuse_mounted(*(one for location in locations for one in (location, *parents_of(location))))
+        self._refuse_mounted(*(path for location in locations for path in (location, *parents_of(location))))
         if before in self._folders and before != "/":
             raise FileError(f"{before!r} holds read-only files and cannot be moved")
         if after in self._folders and before not in (after, "/"):
@@ -149,16 +149,16 @@ class SessionFiles:
         """Return those of ``paths`` that are files, with their content, in the order given."""
         locations = [normalise_path(path) for path in paths]
         stored = [location for location in locations if not (self._mounted(location) or self._is_covered(location))]
-        found: dict[str, tuple[FileStat, bytes]] = {}
+        by_path: dict[str, tuple[FileStat, bytes]] = {}
         if stored:
             read = await self._runtime.store.files.read_many(self._session, stored)
             for stat, content in read:
                 await self._check_approved(stat)
-                found[stat.path] = (stat, content)
+                by_path[stat.path] = (stat, content)
         for location in locations:
             if (content := self._mounts.get(location)) is not None:
-                found[location] = (self._file(location, content), content)
-        return [found[location] for location in locations if location in found]
+                by_path[location] = (self._file(location, content), content)
+        return [by_path[location] for location in locations if location in by_path]
 
     def _mounted_content(self, location: str) -> bytes | None:
         """Return the content of a mounted file, ``None`` where the store may have one. Raises ``FileError``."""

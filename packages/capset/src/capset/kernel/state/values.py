@@ -125,14 +125,14 @@ UNCONTENDED: Final = "use patch, increment or push, which never contend, or try 
 
 
 @asynccontextmanager
-async def hold_lock(lock: asyncio.Lock, what: str, end: float, hint: str = UNCONTENDED) -> AsyncGenerator[None]:
+async def hold_lock(lock: asyncio.Lock, label: str, end: float, hint: str = UNCONTENDED) -> AsyncGenerator[None]:
     """Hold a lock; ``end`` is in the event loop's time. Tasks started inside inherit the knowledge of it.
 
     Raises ``StateError`` if it would wait for itself, ``ConcurrentModificationError`` when the time is up.
     """
-    if any(one.lock is lock and not one.is_over for one in _held.get()):
+    if any(hold.lock is lock and not hold.is_over for hold in _held.get()):
         raise StateError(
-            f"{what} is being updated, and the function that updates it sets or updates it again: it would wait for "
+            f"{label} is being updated, and the function that updates it sets or updates it again: it would wait for "
             "itself",
             hint="return the new value from the function",
         )
@@ -141,7 +141,7 @@ async def hold_lock(lock: asyncio.Lock, what: str, end: float, hint: str = UNCON
             await lock.acquire()
     except TimeoutError:
         raise ConcurrentModificationError(
-            f"{what} was held by other updates until the time was up", hint=hint
+            f"{label} was held by other updates until the time was up", hint=hint
         ) from None
     hold = _Hold(lock)
     token = _held.set((*_held.get(), hold))
@@ -170,7 +170,7 @@ class Moved(Exception):
 async def swap(
     attempt: Callable[[], Awaitable[T]],
     lock: asyncio.Lock,
-    what: str,
+    label: str,
     *,
     deadline: float | None,
     hint: str = UNCONTENDED,
@@ -183,7 +183,7 @@ async def swap(
     loop = asyncio.get_running_loop()
     end = deadline if deadline is not None else loop.time() + WAIT_SECONDS
     attempts, pause = 0, _PAUSES_SECONDS[0]
-    async with hold_lock(lock, what, end, hint):
+    async with hold_lock(lock, label, end, hint):
         while True:
             attempts += 1
             try:
@@ -192,7 +192,7 @@ async def swap(
                 if loop.time() + pause >= end:
                     times = counted(attempts, "time")
                     raise ConcurrentModificationError(
-                        f"{what} was changed by others {times} while it was to be written",
+                        f"{label} was changed by others {times} while it was to be written",
                         attempts=attempts,
                         hint=hint,
                     ) from None
@@ -238,8 +238,8 @@ class Handle:
 
     async def patch(self, changes: Mapping[str, Any] | None = None, /, **fields: Any) -> Any:
         """Replace some fields of an object, or some keys of a mapping."""
-        codec, given = self._codec, {**(changes or {}), **fields}
-        plain = {codec.key(name): await self._converted(codec.plain, name, one) for name, one in given.items()}
+        codec, values = self._codec, {**(changes or {}), **fields}
+        plain = {codec.key(name): await self._converted(codec.plain, name, value) for name, value in values.items()}
         return await self._amend(merge_into(plain))
 
     async def increment(self, field: str | None = None, by: float = 1) -> Any:
@@ -248,30 +248,32 @@ class Handle:
 
     async def push(self, *items: Any, field: str | None = None) -> Any:
         """Append to a list, or to a list field; a missing list counts as empty."""
-        given = await self._converted(self._codec.plain, field, list(items))
-        return await self._amend(append(field and self._codec.key(field), given))
+        plain_items = await self._converted(self._codec.plain, field, list(items))
+        return await self._amend(append(field and self._codec.key(field), plain_items))
 
     async def update(self, change: Callable[[Any], Any | Awaitable[Any]]) -> Any:
         """Replace the value by the result of a function of it; the function may run more than once."""
 
         async def changed(text: str | None) -> Written:
-            made = change(await self._converted(self._codec.decode, text))
-            return await self._converted(self._codec.encode, await made if isawaitable(made) else made, text)
+            new_value = change(await self._converted(self._codec.decode, text))
+            return await self._converted(
+                self._codec.encode, await new_value if isawaitable(new_value) else new_value, text
+            )
 
         return await self._swap(changed)
 
     async def delete(self) -> bool:
         """Delete the value, and return whether there was one."""
-        found = False
+        is_deleted = False
 
         def gone(row: StateRow) -> str | None:
-            nonlocal found
-            left = None if row.value is None else self._codec.without(row.value)
-            found = left != row.value
-            return left
+            nonlocal is_deleted
+            remaining = None if row.value is None else self._codec.without(row.value)
+            is_deleted = remaining != row.value
+            return remaining
 
         await self._change(gone)
-        return found
+        return is_deleted
 
     async def _amend(self, change: Patch) -> Any:
         """Change the JSON data in one write transaction, or outside of it where the host's own code validates it."""
@@ -287,15 +289,15 @@ class Handle:
         await self._change(amended)
         return value
 
-    async def _converted(self, convert: Callable[..., T], *given: Any) -> T:
+    async def _converted(self, convert: Callable[..., T], *arguments: Any) -> T:
         """Return the result of an operation of the codec; a slow validator in it makes only this caller wait."""
         if self._codec.has_own_code:
-            return cast("T", await self._in_thread(partial(convert, *given)))
-        return convert(*given)
+            return cast("T", await self._in_thread(partial(convert, *arguments)))
+        return convert(*arguments)
 
     async def _change(self, change: Callable[[StateRow], str | None]) -> StateRow:
-        def bounded(there: StateRow) -> str | None:
-            text = change(there)
+        def bounded(row: StateRow) -> str | None:
+            text = change(row)
             if text is not None and len(text) > MAX_CHARACTERS:
                 raise StateError(
                     f"{self._codec.what} would be {len(text)} characters of JSON; at most {MAX_CHARACTERS} are kept",

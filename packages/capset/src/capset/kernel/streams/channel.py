@@ -39,10 +39,10 @@ class Receiver:
         try:
             return await receiver
         except asyncio.CancelledError:
-            if receiver.done() and not receiver.cancelled() and (given := receiver.result()) is not None:
+            if receiver.done() and not receiver.cancelled() and (delivered := receiver.result()) is not None:
                 # It was handed over at that very moment: the next call must find it.
                 returned = Channel(self, buffer=0)
-                returned.messages.append(given)
+                returned.messages.append(delivered)
                 self.ready.appendleft(returned)
             raise
         finally:
@@ -75,10 +75,10 @@ class Receiver:
 
     def rest(self) -> list[Message]:
         """Return the messages that were never received."""
-        found: list[Message] = []
+        messages: list[Message] = []
         while self.ready:
-            found.append(self.take())
-        return found
+            messages.append(self.take())
+        return messages
 
     def hand(self, message: Message | None) -> bool:
         """Hand a message, or ``None`` for the end, to a waiting ``receive()``; return whether there was one."""
@@ -124,15 +124,15 @@ class Channel:
             return refused
         if receiver.hand(message):
             return None
-        held = len(self.messages)
-        if held > self._buffer:
+        queued = len(self.messages)
+        if queued > self._buffer:
             turn: Turn = asyncio.get_running_loop().create_future()
             self._waiting.append((turn, message))
             return turn
         self.messages.append(message)
-        if not held:
+        if not queued:
             receiver.ready.append(self)
-        if held < self._buffer:
+        if queued < self._buffer:
             return None
         turn = self._turn = asyncio.get_running_loop().create_future()
         return turn

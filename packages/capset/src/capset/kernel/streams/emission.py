@@ -156,13 +156,13 @@ async def _patiently(call: Invocation, stream: CallStream, turn: Turn, seconds: 
         while not turn.done():
             # A consumer that takes other messages is not stalled.
             moved = channel.moved if channel is not None else 0.0
-            left = max(began, moved) + seconds - loop.time()
-            if left <= 0:
+            remaining = max(began, moved) + seconds - loop.time()
+            if remaining <= 0:
                 stream.stalled = ConsumerTimeout(
                     f"The consumer of {call.compiled.name!r} took nothing for {seconds:g} s, so it was ended."
                 )
                 raise stream.stalled
-            await asyncio.wait({turn}, timeout=left)
+            await asyncio.wait({turn}, timeout=remaining)
         await turn
     finally:
         turn.cancel()
@@ -285,7 +285,9 @@ class Emitter:
             self.error = self._to_tool_error(data)
             self._end()
         elif kind:
-            has = ", ".join([f"event {one!r}" for one in self._events] + [f"reply {one!r}" for one in self._replies])
+            has = ", ".join(
+                [f"event {name!r}" for name in self._events] + [f"reply {name!r}" for name in self._replies]
+            )
             raise self._violated(
                 f"emitted {kind!r:.40} {named!r:.100}, which its outbound does not have: that is {has}"
             )
@@ -315,12 +317,14 @@ class Emitter:
         fields = (
             validation_fields(error, (), data) if isinstance(error, VALIDATION_ERRORS) else ["it has no form in JSON"]
         )
-        told = "; ".join(map(str, fields)).replace("(arguments)", "the data")
-        _log.error("tool %r, correlation %s: its %r does not fit: %s", self._name, self.call.correlation, name, told)
+        problems = "; ".join(map(str, fields)).replace("(arguments)", "the data")
+        _log.error(
+            "tool %r, correlation %s: its %r does not fit: %s", self._name, self.call.correlation, name, problems
+        )
         return self._violated(f"emitted a {name!r} that does not fit its schema")
 
-    def _violated(self, what: str) -> InvalidOutput:
-        error = InvalidOutput(f"The tool {self._name!r} {what}.")
+    def _violated(self, violation: str) -> InvalidOutput:
+        error = InvalidOutput(f"The tool {self._name!r} {violation}.")
         self._fail(error)
         return error
 
@@ -348,21 +352,21 @@ class Emitter:
 
     def _to_tool_error(self, data: Any) -> CapsetError:
         """Return an error that the processor emitted, as the ``ToolError`` that it could have raised (K2)."""
-        said: Mapping[str, Any] = cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
-        message = said.get("message")
+        payload: Mapping[str, Any] = cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
+        message = payload.get("message")
         if not isinstance(message, str) or not message:
             raise self._violated("emitted an error without a message")
         try:
-            fields = [_field(one) for one in said.get("fields", ())]
-            error = ToolError(message, code=said.get("code"), status=said.get("status"), fields=fields)
+            fields = [_field(field) for field in payload.get("fields", ())]
+            error = ToolError(message, code=payload.get("code"), status=payload.get("status"), fields=fields)
         except (TypeError, ValueError, KeyError, AttributeError):
             raise self._violated("emitted an error whose code, status or fields are none") from None
-        error.retryable = bool(said.get("retryable", False))
+        error.retryable = bool(payload.get("retryable", False))
         return error
 
 
-def _field(said: Mapping[str, Any]) -> Field:
-    path, expected, meant = said["path"], said["expected"], said.get("did_you_mean", "")
-    if not all(isinstance(one, str) for one in (path, expected, meant)):
+def _field(payload: Mapping[str, Any]) -> Field:
+    path, expected, meant = payload["path"], payload["expected"], payload.get("did_you_mean", "")
+    if not all(isinstance(text, str) for text in (path, expected, meant)):
         raise TypeError("the path, the expectation and what was meant are text")
     return Field(path, expected, meant or None)

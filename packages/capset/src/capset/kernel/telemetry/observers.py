@@ -31,31 +31,31 @@ async def observe(call: Invocation, travel: Callable[[Invocation], Awaitable[Non
 
 def begin(call: Invocation) -> None:
     """Notify the observers that a call begins, and store what they return."""
-    told: list[tuple[Observer, Any]] = []
+    observed: list[tuple[Observer, Any]] = []
     call.observed = ()
     observer: Observer
     for observer in call.context.runtime.observers:
         try:
-            told.append((observer, observer.begun(call)))
+            observed.append((observer, observer.begun(call)))
         except Exception:
             _log.exception("the observer %s failed", type(observer).__name__)
-    call.observed = tuple(told)
+    call.observed = tuple(observed)
 
 
 def join(call: Invocation) -> None:
     """Notify the observers of a call that this task, in which it did not begin, now works for it."""
-    for observer, kept in call.observed or ():
+    for observer, state in call.observed or ():
         try:
-            observer.joined(kept)
+            observer.joined(state)
         except Exception:
             _log.exception("the observer %s failed", type(observer).__name__)
 
 
 def tell_ended(call: Invocation) -> None:
     """Notify the observers of a call that it has its outcome."""
-    for observer, kept in call.observed or ():
+    for observer, state in call.observed or ():
         try:
-            observer.ended(call, kept)
+            observer.ended(call, state)
         except Exception:
             _log.exception("the observer %s failed", type(observer).__name__)
 
@@ -65,10 +65,10 @@ def leave(call: Invocation) -> None:
 
     Their data is released here: a record that is still to be written would keep it alive for longer.
     """
-    told, call.observed = call.observed or (), None
-    for observer, kept in reversed(told):
+    observed, call.observed = call.observed or (), None
+    for observer, state in reversed(observed):
         try:
-            observer.left(kept)
+            observer.left(state)
         except Exception:
             _log.exception("the observer %s failed", type(observer).__name__)
 

@@ -53,8 +53,8 @@ class Tracing:
 
     def __init__(self, provider: TracerProvider | None = None, *, content: bool | None = None) -> None:
         self.tracer = get_tracer("capset", _version(), provider)
-        asked = os.environ.get(names.CONTENT_VARIABLE, "").strip().lower() in _WITH_CONTENT
-        self._has_content = asked if content is None else content
+        is_enabled = os.environ.get(names.CONTENT_VARIABLE, "").strip().lower() in _WITH_CONTENT
+        self._has_content = is_enabled if content is None else content
 
     def begun(self, call: Invocation) -> Traced:
         """Start the span of a call, below the current span or that of the message that requests the call."""
@@ -73,13 +73,13 @@ class Tracing:
             call.span = traceparent_of(context)
         return Traced(span, attach(set_span_in_context(span)))
 
-    def joined(self, kept: Traced) -> None:
+    def joined(self, state: Traced) -> None:
         """Make the span the current one of another task, until that task joins the next call."""
-        attach(set_span_in_context(kept.span))
+        attach(set_span_in_context(state.span))
 
-    def ended(self, call: Invocation, kept: Traced) -> None:
+    def ended(self, call: Invocation, state: Traced) -> None:
         """End the span with the outcome of the call."""
-        span = kept.span
+        span = state.span
         try:
             if span.is_recording():
                 self._describe(call, span)
@@ -96,14 +96,14 @@ class Tracing:
         if self._has_content:
             span.set_attributes(_content(call))
 
-    def left(self, kept: Traced) -> None:
+    def left(self, state: Traced) -> None:
         """Make the previous span the current one again."""
-        detach(kept.before)
+        detach(state.before)
 
 
 def tracing_of(observers: Iterable[Observer]) -> Tracing | None:
     """Return the tracing observer among these, if there is one."""
-    return next((one for one in observers if isinstance(one, Tracing)), None)
+    return next((observer for observer in observers if isinstance(observer, Tracing)), None)
 
 
 def parent_of(traceparent: str | None) -> tuple[Context | None, list[Link]]:
@@ -116,10 +116,10 @@ def parent_of(traceparent: str | None) -> tuple[Context | None, list[Link]]:
     around = _PROPAGATOR.extract({"traceparent": traceparent})
     if (remote := get_current_span(around)) is INVALID_SPAN:
         return None, []
-    here, there = get_current_span().get_span_context(), remote.get_span_context()
-    if (here.trace_id, here.span_id) == (there.trace_id, there.span_id):
+    local_context, remote_context = get_current_span().get_span_context(), remote.get_span_context()
+    if (local_context.trace_id, local_context.span_id) == (remote_context.trace_id, remote_context.span_id):
         return None, []
-    return around, [Link(here)] if here.is_valid else []
+    return around, [Link(local_context)] if local_context.is_valid else []
 
 
 def traceparent_of(context: SpanContext) -> str:
@@ -149,12 +149,12 @@ def _attributes(call: Invocation) -> dict[str, Any]:  # of OpenTelemetry's attri
 
 def _content(call: Invocation) -> dict[str, str]:
     """Return the arguments and the result as JSON text, masked and bounded as the arguments in a record are."""
-    found = {names.TOOL_CALL_ARGUMENTS: masked_arguments(call)}
+    attributes = {names.TOOL_CALL_ARGUMENTS: masked_arguments(call)}
     if call.error is None and call.value is not MISSING:
         redactor = call.context.runtime.redactor
         data = call.data if redactor is None else redactor(call.data)
-        found[names.TOOL_CALL_RESULT] = canonical(redacted(data)).decode()
-    return {name: _bounded(text) for name, text in found.items()}
+        attributes[names.TOOL_CALL_RESULT] = canonical(redacted(data)).decode()
+    return {name: _bounded(text) for name, text in attributes.items()}
 
 
 def _bounded(text: str) -> str:

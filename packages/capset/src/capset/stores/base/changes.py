@@ -44,7 +44,7 @@ class EventFeed:
     def listening(self, hear: Hear) -> AbstractAsyncContextManager[Callable[[], bool]]:
         """Listen as the store of events does."""
 
-        def told(session: str | None) -> None:
+        def notify(session: str | None) -> None:
             hear(None if session is None else ChangeNotice("events", session))
 
-        return self._events.listening(told)
+        return self._events.listening(notify)

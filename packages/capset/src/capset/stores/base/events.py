@@ -139,8 +139,8 @@ class EventStore(Protocol):
         """
         ...
 
-    async def take(self, seen: TurnRow, then: TurnRow) -> bool:
-        """Change the holder, time and checkpoint of a turn if all are as ``seen``; return whether they were."""
+    async def take(self, previous: TurnRow, then: TurnRow) -> bool:
+        """Change the holder, time and checkpoint of a turn if all are as ``previous``; return whether they were."""
         ...
 
     async def due(self, now: str, *, limit: int = 100) -> Sequence[TurnRow]:

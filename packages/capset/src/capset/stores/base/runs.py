@@ -137,8 +137,8 @@ class RunStore(Protocol):
         """
         ...
 
-    async def change(self, seen: RunRow, then: RunRow) -> bool:
-        """Store what differs between two forms of a run, if its state and attempts are as ``seen``.
+    async def change(self, previous: RunRow, then: RunRow) -> bool:
+        """Store what differs between two forms of a run, if its state and attempts are as ``previous``.
 
         Returns whether they were.
         """
@@ -156,8 +156,8 @@ class WorkerStore(Protocol):
         """Return every worker, in the order of their ids."""
         ...
 
-    async def take(self, seen: WorkerRow, *, until: str) -> bool:
-        """Change until when a worker is alive if that is as ``seen``; return whether it was.
+    async def take(self, previous: WorkerRow, *, until: str) -> bool:
+        """Change until when a worker is alive if that is as ``previous``; return whether it was.
 
         So one of several finds a dead one's runs; if it dies, too, another does.
         """

@@ -103,14 +103,14 @@ class ScheduleStore(Protocol):
 
     async def change(
         self,
-        seen: ScheduleRow,
+        previous: ScheduleRow,
         then: ScheduleRow,
         *,
         run: RunRow | None = None,
         most: int | None = None,
         act: Entry | None = None,
     ) -> bool:
-        """Store what differs between two forms of a schedule, if its next time is as ``seen``; return whether it was.
+        """Store what differs between two forms of a schedule; return whether its next time was that of ``previous``.
 
         With a ``run``, that is added in the same transaction: of several workers that see a schedule due, one queues
         its run. Raises as ``RunStore.add`` does; then nothing is changed.

@@ -159,10 +159,10 @@ def make_store(url: str) -> Store:
     """
     named, separator, _ = url.partition("://")
     scheme = named.partition("+")[0]  # the rest names a driver, as in SQLAlchemy's URLs: the store's business
-    make, known = _load(GROUP, scheme)
+    make, schemes = _load(GROUP, scheme)
     if not separator or make is None:
-        told = unknown("store", scheme, known) if separator else f"a store is named by a URL; got {url!r:.200}"
-        raise DefinitionError(told, hint="write it as sqlite:///FILE, postgresql://… or memory://")
+        message = unknown("store", scheme, schemes) if separator else f"a store is named by a URL; got {url!r:.200}"
+        raise DefinitionError(message, hint="write it as sqlite:///FILE, postgresql://… or memory://")
     return cast("Store", make(url))
 
 
@@ -174,10 +174,10 @@ def share_changes(store: Store, url: str) -> Store:
     password.
     """
     scheme, separator, _ = url.partition("://")
-    share, known = _load(CHANGES_GROUP, scheme) if separator else (None, ())
+    share, schemes = _load(CHANGES_GROUP, scheme) if separator else (None, ())
     if share is None:
-        told = unknown("server of changes", scheme[:40], known) if separator else "Redis is named by a URL"
-        raise DefinitionError(told, hint="write it as redis://HOST:PORT/NUMBER, or with rediss:// for TLS")
+        message = unknown("server of changes", scheme[:40], schemes) if separator else "Redis is named by a URL"
+        raise DefinitionError(message, hint="write it as redis://HOST:PORT/NUMBER, or with rediss:// for TLS")
     return cast("Store", share(store, url))
 
 
@@ -186,9 +186,13 @@ def _load(group: str, scheme: str) -> tuple[Callable[..., Any] | None, Collectio
     from importlib.metadata import distributions, entry_points  # slow to import
 
     # Capset's own come first: to read what every installed package provides takes most of the time of a kernel's start.
-    own = (point for one in distributions(name="capset") for point in one.entry_points.select(group=group))
-    found = {point.name: point for point in own}
-    if scheme not in found:
-        found |= {point.name: point for point in entry_points(group=group)}
+    points = (
+        point
+        for distribution in distributions(name="capset")
+        for point in distribution.entry_points.select(group=group)
+    )
+    by_name = {point.name: point for point in points}
+    if scheme not in by_name:
+        by_name |= {point.name: point for point in entry_points(group=group)}
     # An entry point is code of an unknown type; the protocols say what it must be.
-    return (cast("Callable[..., Any]", found[scheme].load()) if scheme in found else None), found
+    return (cast("Callable[..., Any]", by_name[scheme].load()) if scheme in by_name else None), by_name

@@ -62,24 +62,25 @@ class MemoryApprovals:
     ) -> ApprovalRow | None:
         """Store a new request and return it, or return the standing one for an equal call."""
         equal = row.equal_in_code if by_code else row.equal
-        if (found := await self.standing(equal, row.created_at)) is not None:
-            return found
+        if (existing := await self.standing(equal, row.created_at)) is not None:
+            return existing
         if row.id in self._rows:
             raise StoreError(f"there is a request {row.id!r} already")
-        whose = (row.org, row.principal, row.on_behalf_of)
+        requester = (row.org, row.principal, row.on_behalf_of)
         pending = sum(
             1
-            for one in self._rows.values()
-            if one.status == "pending"
-            and (one.org, one.principal, one.on_behalf_of) == whose
-            and one.expires_at > row.created_at
+            for other in self._rows.values()
+            if other.status == "pending"
+            and (other.org, other.principal, other.on_behalf_of) == requester
+            and other.expires_at > row.created_at
         )
         if pending >= most:
             return None
         if max_bytes is not None and max_bytes < sum(
-            one.argument_bytes
-            for one in (row, *self._rows.values())
-            if one is row or (one.status == "pending" and one.org == row.org and one.expires_at > row.created_at)
+            other.argument_bytes
+            for other in (row, *self._rows.values())
+            if other is row
+            or (other.status == "pending" and other.org == row.org and other.expires_at > row.created_at)
         ):
             raise ArgumentsFull
         self._rows[row.id] = row
@@ -89,12 +90,12 @@ class MemoryApprovals:
     async def standing(self, call: EqualCall, now: str) -> ApprovalRow | None:
         """Return the newest standing request for an equal call."""
         self._door.check()
-        found = [
+        matching = [
             row
             for row in self._rows.values()
             if call in (row.equal, row.equal_in_code) and row.status in STANDING and row.expires_at > now
         ]
-        return max(found, key=lambda row: row.id, default=None)
+        return max(matching, key=lambda row: row.id, default=None)
 
     async def get(self, org: str | None, id: str) -> ApprovalRow | None:
         """Return a request of an org, or ``None``."""
@@ -105,15 +106,15 @@ class MemoryApprovals:
     async def list(self, query: ApprovalQuery) -> ApprovalPage:
         """Return requests, newest first."""
         self._door.check()
-        wanted = {name: value for name in APPROVAL_FILTERS if (value := getattr(query, name)) is not None}
-        found = [
+        filters = {name: value for name in APPROVAL_FILTERS if (value := getattr(query, name)) is not None}
+        matching = [
             row
             for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=not query.oldest_first)
             if row.org == query.org
             and (query.before is None or (row.id > query.before if query.oldest_first else row.id < query.before))
-            and all(getattr(row, name) == value for name, value in wanted.items())
+            and all(getattr(row, name) == value for name, value in filters.items())
         ]
-        items, has_more = page_of(found, query.limit, query.max_bytes)
+        items, has_more = page_of(matching, query.limit, query.max_bytes)
         return ApprovalPage(items, items[-1].id if has_more else None)
 
     async def move(
@@ -127,10 +128,10 @@ class MemoryApprovals:
     ) -> bool:
         """Replace the request of ``row``'s id and org, if it still has the expected status, and is as it was seen."""
         self._door.check()
-        there = self._rows.get(row.id)
-        if there is None or there.org != row.org or there.status != expected:
+        current = self._rows.get(row.id)
+        if current is None or current.org != row.org or current.status != expected:
             return False
-        if seen is not None and (there.approvals, there.escalates_at) != (seen.approvals, seen.escalates_at):
+        if seen is not None and (current.approvals, current.escalates_at) != (seen.approvals, seen.escalates_at):
             return False
         self._door.record(act)
         self._rows[row.id] = row
@@ -143,15 +144,15 @@ class MemoryApprovals:
         """Return pending requests of every org whose next escalation is at ``now`` or before, the oldest first."""
         self._door.check()
         due = [(row.escalates_at, row) for row in self._rows.values() if row.status == "pending" and row.escalates_at]
-        found = [(at, row.id, row) for at, row in due if at <= now]
-        return [row for _, _, row in sorted(found, key=lambda one: one[:2])[:limit]]
+        due_rows = [(at, row.id, row) for at, row in due if at <= now]
+        return [row for _, _, row in sorted(due_rows, key=lambda entry: entry[:2])[:limit]]
 
     async def summary(self, org: str | None, times: tuple[str, ...]) -> PendingSummary:
         """Count the pending requests of an org: all of them, and those that were made at each time or later."""
         self._door.check()
-        made = [row.created_at for row in self._rows.values() if row.status == "pending" and row.org == org]
-        since = tuple(sum(1 for one in made if one >= time) for time in times)
-        return PendingSummary(len(made), min(made, default=None), since)
+        created = [row.created_at for row in self._rows.values() if row.status == "pending" and row.org == org]
+        since = tuple(sum(1 for created_at in created if created_at >= time) for time in times)
+        return PendingSummary(len(created), min(created, default=None), since)
 
     def drop(self, session: str) -> None:
         """Forget the requests of a deleted session."""
@@ -161,8 +162,10 @@ class MemoryApprovals:
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
         """Return open requests of every org that expire at ``now`` or before, the oldest first."""
         self._door.check()
-        found = [row for row in self._rows.values() if row.status in ("pending", "approved") and row.expires_at <= now]
-        return sorted(found, key=lambda row: (row.expires_at, row.id))[:limit]
+        matching = [
+            row for row in self._rows.values() if row.status in ("pending", "approved") and row.expires_at <= now
+        ]
+        return sorted(matching, key=lambda row: (row.expires_at, row.id))[:limit]
 
 
 @dataclass(slots=True)
@@ -196,17 +199,17 @@ class MemoryAdmissions:
     async def counts(self, windows: Sequence[Window], now: int) -> list[int]:
         """Return how many calls count in each window at a time."""
         self._door.check()
-        found: list[int] = []
+        numbers: list[int] = []
         for window in windows:
             _, calls = self._windows.get(window.key, (0, deque[tuple[int, str]]()))
             past = max(now, calls[-1][0]) - window.length if calls else 0
-            found.append(sum(at > past for at, _ in calls))
-        return found
+            numbers.append(sum(at > past for at, _ in calls))
+        return numbers
 
     async def spent(self, owners: Sequence[str]) -> list[tuple[int, float]]:
         """Return how many calls were made of these budgets, and at what cost."""
         self._door.check()
-        return [(one.calls, one.cost) for one in (self._spent.get(owner, _Spent()) for owner in owners)]
+        return [(amount.calls, amount.cost) for amount in (self._spent.get(owner, _Spent()) for owner in owners)]
 
     async def admit(self, claim: Claim, intent: Entry | None) -> None:
         """Count a call, use up its approval, and write its intent. Raises ``Refused`` and ``StoreError``."""
@@ -238,9 +241,9 @@ class MemoryAdmissions:
         """Stop counting a call, and give its approval back."""
         self._door.check()
         for window in claim.windows:
-            if (known := self._windows.get(window.key)) is not None:
-                kept = [one for one in known[1] if one[1] != claim.call]
-                self._windows[window.key] = known[0], deque(kept, maxlen=window.requests)
+            if (stored := self._windows.get(window.key)) is not None:
+                remaining = [entry for entry in stored[1] if entry[1] != claim.call]
+                self._windows[window.key] = stored[0], deque(remaining, maxlen=window.requests)
         for quota, key in zip(claim.quotas, claim.traces(), strict=False):
             if self._forget(key, claim.call):
                 spent = self._spent[quota.owner]
@@ -251,7 +254,7 @@ class MemoryAdmissions:
 
     def drop(self, session: str) -> None:
         """Forget the used amounts of a session and its runs."""
-        for owner in [one for one in self._spent if one.partition("/")[0] == session]:
+        for owner in [candidate for candidate in self._spent if candidate.partition("/")[0] == session]:
             del self._spent[owner]
             self._traces.pop(f"quota {owner}", None)
 

@@ -45,11 +45,11 @@ class MemoryAgents:
             row
             for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
             if row.org == query.org and query.status in (None, row.status) and query.name in (None, row.name)
-            if not query.capabilities or any(one.id in query.capabilities for one in row.capabilities)
+            if not query.capabilities or any(capability.id in query.capabilities for capability in row.capabilities)
             if row.mcp_servers or not query.has_servers
         ]
-        found = [row for row in matching if query.before is None or row.id < query.before]
-        rows, has_more = page_of(found, query.limit, query.max_bytes)
+        older = [row for row in matching if query.before is None or row.id < query.before]
+        rows, has_more = page_of(older, query.limit, query.max_bytes)
         items = tuple([copied(row) for row in rows])
         return AgentPage(items, len(matching), items[-1].id if has_more else None)
 
@@ -71,21 +71,21 @@ class MemoryAgents:
     async def versions(self, query: VersionQuery) -> VersionPage:
         """Return the versions of an agent, newest first."""
         self._door.check()
-        found = [
+        matching = [
             row
             for number, row in sorted(self._versions.get(query.agent_id, {}).items(), reverse=True)
             if row.org == query.org and (query.before is None or number < query.before)
         ]
-        rows, has_more = page_of(found, query.limit, query.max_bytes)
+        rows, has_more = page_of(matching, query.limit, query.max_bytes)
         items = tuple([copied(row) for row in rows])
         return VersionPage(items, items[-1].version if has_more else None)
 
     async def by_hash(self, org: str | None, static_hash: str) -> AgentRow | None:
         """Return the newest version with a static hash, of the newest agent that had it, or ``None``."""
         self._door.check()
-        kept = (row for versions in self._versions.values() for row in versions.values())
-        found = [row for row in kept if (row.org, row.static_hash) == (org, static_hash)]
-        return copied(max(found, key=lambda row: (row.id, row.version))) if found else None
+        rows = (row for versions in self._versions.values() for row in versions.values())
+        matching = [row for row in rows if (row.org, row.static_hash) == (org, static_hash)]
+        return copied(max(matching, key=lambda row: (row.id, row.version))) if matching else None
 
     def _put(self, row: AgentRow) -> None:
         self._rows[row.id] = copied(row)

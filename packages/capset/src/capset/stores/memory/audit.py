@@ -63,9 +63,9 @@ class MemoryCheckpoints:
         check_may_sign(key, self.retired)
         if self.all:
             check_newest(self.all[-1], key, self._hash_at)
-        made = following(self.all[-1] if self.all else None, self.head(), key, now)
-        if made is not None:
-            self.all.append(made)
+        checkpoint = following(self.all[-1] if self.all else None, self.head(), key, now)
+        if checkpoint is not None:
+            self.all.append(checkpoint)
         return self.all[-1] if self.all else None
 
     def cut(self, before: str, key: CheckpointKey, now: str, open_seqs: Iterable[int]) -> list[Row]:
@@ -76,36 +76,46 @@ class MemoryCheckpoints:
         stop = min((young, *open_seqs))
         if stop <= since:
             return []
-        fits = [one for one in self.all if one.key == key.public.id and since <= one.seq < stop]
+        fits = [
+            checkpoint for checkpoint in self.all if checkpoint.key == key.public.id and since <= checkpoint.seq < stop
+        ]
         if not fits:
             raise no_anchor(before)
         anchor = fits[-1]
         gone = self._records[: anchor.seq + 1 - since]
-        previous = GENESIS if since == 1 else next(one.hash for one in self.all if one.seq == since - 1)
+        previous = (
+            GENESIS if since == 1 else next(checkpoint.hash for checkpoint in self.all if checkpoint.seq == since - 1)
+        )
         check_sound(verify(gone, since=since, previous=previous, keys=[key.public], kept=[anchor]))
         check_newest(self.all[-1], key, self._hash_at)
         seq, last = self.head()
         note = signed(key, self.all[-1], seq=seq, hash=last, since=anchor.seq + 1, now=now)
         del self._records[: len(gone)]
-        self.all = [one for one in self.all if one.number >= anchor.number] + [note]
+        self.all = [checkpoint for checkpoint in self.all if checkpoint.number >= anchor.number] + [note]
         return gone
 
-    def verified_part(self, after: int | None, previous: str | None, limit: int, own: PublicKey | None) -> VerifiedPart:
+    def verified_part(
+        self, after: int | None, previous: str | None, limit: int, public_key: PublicKey | None
+    ) -> VerifiedPart:
         """Verify a part of the chain as ``AuditLog.verify_part`` does."""
         first = self.since
         if after is None or after < first - 1:  # what was before has been pruned
             after, previous = first - 1, None
         if previous is None:
-            sealed = (one.hash for one in self.all if one.seq == after)
+            sealed = (checkpoint.hash for checkpoint in self.all if checkpoint.seq == after)
             previous = GENESIS if after == 0 else next(sealed, None) or self._hash_at(after)
         if previous is None:
             return no_link(after)
         rows = self._records[after + 1 - first : after + 1 - first + limit]
         is_end = len(rows) < limit
-        marks = [one for one in self.all if one.seq >= after and (is_end or one.seq <= after + limit)]
+        marks = [
+            checkpoint
+            for checkpoint in self.all
+            if checkpoint.seq >= after and (is_end or checkpoint.seq <= after + limit)
+        ]
         if marks:
-            marks = [one for one in self.all if one.number == marks[0].number - 1] + marks
-        return verify_part(rows, marks, since=after + 1, previous=previous, is_end=is_end, own=own)
+            marks = [checkpoint for checkpoint in self.all if checkpoint.number == marks[0].number - 1] + marks
+        return verify_part(rows, marks, since=after + 1, previous=previous, is_end=is_end, own=public_key)
 
     def _hash_at(self, seq: int) -> str | None:
         place = seq - self.since
@@ -154,29 +164,29 @@ class MemoryAudit:
     async def query(self, query: AuditQuery) -> AuditPage:
         """Return outcomes of calls, or acts, newest first."""
         self.settle()
-        wanted = {name: value for name in (*FILTERS, "org") if (value := getattr(query, name)) is not None}
+        filters = {name: value for name in (*FILTERS, "org") if (value := getattr(query, name)) is not None}
         if query.org == "":
-            wanted["org"] = None
+            filters["org"] = None
         since, until = query.since or "", query.until or "~"
         end = len(self._rows) if query.before is None else max(0, query.before - self._checkpoints.since)
-        found: list[Record] = []
+        records: list[Record] = []
         for row in reversed(self._rows[:end]):
-            if row["phase"] in query.phases and wanted.items() <= row.items() and since <= row["time"] < until:
-                found.append(Record(**row))
-                if len(found) > query.limit:
+            if row["phase"] in query.phases and filters.items() <= row.items() and since <= row["time"] < until:
+                records.append(Record(**row))
+                if len(records) > query.limit:
                     break
-        items, has_more = page_of(found, query.limit, query.max_bytes)
+        items, has_more = page_of(records, query.limit, query.max_bytes)
         return AuditPage(items, items[-1].seq if has_more else None)
 
     async def measure(self, query: AuditQuery, *, walked: int = WALKED, measured: int = MEASURED) -> Measured:
         """Return how calls ended, of those that a query is about."""
         self.settle()
-        wanted = {name: value for name in FILTERS if name != "act" and (value := getattr(query, name)) is not None}
+        filters = {name: value for name in FILTERS if name != "act" and (value := getattr(query, name)) is not None}
         since, until = query.since or "", query.until or "~"
         before = (row for row in reversed(self._rows) if row["phase"] == "outcome" and row["time"] < until)
-        own = (row for row in before if query.org is None or row["org"] == (query.org or None))
-        newest = list(islice(own, walked + 1))
-        fitting = [row for row in newest[:walked] if row["time"] >= since and wanted.items() <= row.items()]
+        of_org = (row for row in before if query.org is None or row["org"] == (query.org or None))
+        newest = list(islice(of_org, walked + 1))
+        fitting = [row for row in newest[:walked] if row["time"] >= since and filters.items() <= row.items()]
         calls = [MeasuredCall(*(row[name] for name in MeasuredCall._fields)) for row in fitting[:measured]]
         if len(fitting) > measured:
             return Measured(calls, calls[-1].time)
@@ -186,11 +196,11 @@ class MemoryAudit:
     async def attempts(self, org: str | None, correlation: str) -> Sequence[Attempt]:
         """Return the calls of a correlation that have ended or have an open intent."""
         self.settle()
-        found: dict[str, Attempt] = {}
+        by_id: dict[str, Attempt] = {}
         for row in self._rows:
             if (row["org"], row["correlation"]) == (org, correlation) and row["phase"] != "act":
-                found[row["id"]] = Attempt(row["id"], row["causation"], row["outcome"])
-        return list(found.values())
+                by_id[row["id"]] = Attempt(row["id"], row["causation"], row["outcome"])
+        return list(by_id.values())
 
     async def span(self, *, since: str | None = None, until: str | None = None) -> tuple[int, int] | None:
         """Return the ``seq`` of the first link since one time, and of the last one before another, if any."""
@@ -228,7 +238,7 @@ class MemoryAudit:
     async def checkpoints(self, *, after: int = 0, limit: int = 1000) -> Sequence[Checkpoint]:
         """Return checkpoints in order."""
         self._door.check()
-        return [one for one in self._checkpoints.all if one.number > after][:limit]
+        return [checkpoint for checkpoint in self._checkpoints.all if checkpoint.number > after][:limit]
 
     async def prune(
         self, before: str, key: CheckpointKey, *, now: str, act: Callable[[Pruned], Entry] | None = None

@@ -28,16 +28,16 @@ class MemoryDeliveries:
         due = [
             row for row in self._rows.values() if row.channel == channel and row.state == "queued" and row.due_at <= now
         ]
-        found = sorted(due, key=lambda row: (row.due_at, row.id))[:limit]
-        claimed = [replace(row, holder=holder, due_at=until, attempts=row.attempts + 1) for row in found]
+        batch = sorted(due, key=lambda row: (row.due_at, row.id))[:limit]
+        claimed = [replace(row, holder=holder, due_at=until, attempts=row.attempts + 1) for row in batch]
         self._rows.update({(row.channel, row.key): row for row in claimed})
         return claimed
 
     async def settle(self, row: DeliveryRow) -> bool:
         """Store the outcome of a claimed delivery's attempt, and let go of it."""
         self._door.check()
-        there = self._rows.get((row.channel, row.key))
-        if there is None or (there.state, there.holder, there.attempts) != ("queued", row.holder, row.attempts):
+        current = self._rows.get((row.channel, row.key))
+        if current is None or (current.state, current.holder, current.attempts) != ("queued", row.holder, row.attempts):
             return False
         self._rows[row.channel, row.key] = replace(row, holder="")
         return True
@@ -56,15 +56,15 @@ class MemoryDeliveries:
         """Return deliveries, newest first."""
         self._door.check()
         names = ("state", "channel", "approval")
-        wanted = {name: value for name in names if (value := getattr(query, name)) is not None}
-        found = [
+        filters = {name: value for name in names if (value := getattr(query, name)) is not None}
+        matching = [
             row
             for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
             if row.org == query.org
             and (query.before is None or row.id < query.before)
-            and all(getattr(row, name) == value for name, value in wanted.items())
+            and all(getattr(row, name) == value for name, value in filters.items())
         ]
-        items, has_more = page_of(found, query.limit, query.max_bytes)
+        items, has_more = page_of(matching, query.limit, query.max_bytes)
         return DeliveryPage(items, items[-1].id if has_more else None)
 
     async def retry(self, org: str | None, id: str, *, now: str, act: Entry | None = None) -> bool:
@@ -112,12 +112,12 @@ class MemoryPeople:
     async def list(self, query: PersonQuery) -> PersonPage:
         """Return people, newest first."""
         self._door.check()
-        found = [
+        matching = [
             row
             for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
             if row.org == query.org and (query.before is None or row.id < query.before)
         ]
-        items, has_more = page_of(found, query.limit, query.max_bytes)
+        items, has_more = page_of(matching, query.limit, query.max_bytes)
         return PersonPage(items, items[-1].id if has_more else None)
 
     async def remove(self, org: str | None, id: str, *, act: Entry | None = None) -> bool:

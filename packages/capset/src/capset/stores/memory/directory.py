@@ -25,10 +25,14 @@ class MemoryDirectory:
         """Return principals with sessions in an org, by id and kind."""
         newest: dict[tuple[str, str], SessionRow] = {}
         for row in self._sessions.all():
-            who = row.principal, row.principal_kind
-            if row.org == org and (after is None or who > after) and (who not in newest or newest[who].id < row.id):
-                newest[who] = row
-        return [KnownPrincipal(*who, newest[who].created_at) for who in sorted(newest)[:limit]]
+            identity = row.principal, row.principal_kind
+            if (
+                row.org == org
+                and (after is None or identity > after)
+                and (identity not in newest or newest[identity].id < row.id)
+            ):
+                newest[identity] = row
+        return [KnownPrincipal(*identity, newest[identity].created_at) for identity in sorted(newest)[:limit]]
 
     async def orgs(self, *, after: str | None = None, limit: int = 50) -> list[KnownOrg]:
         """Return organisations by name."""
@@ -40,4 +44,4 @@ class MemoryDirectory:
 
 
 def _count(orgs: Iterable[str], name: str) -> int:
-    return min(COUNTED, sum(one == name for one in orgs))
+    return min(COUNTED, sum(org == name for org in orgs))

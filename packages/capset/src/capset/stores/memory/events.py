@@ -48,16 +48,16 @@ class MemoryEvents:
         if is_run and not self._runs.is_queued(turn.turn):
             raise over(turn.turn)
         await self.interrupt(turn.session, now=now, interrupted=interrupted)
-        if (there := self._turns.get(turn.session)) is not None:
-            return Begun(there.turn, self._last(turn.session))
+        if (current := self._turns.get(turn.session)) is not None:
+            return Begun(current.turn, self._last(turn.session))
         last = self._put(turn.session, turn.turn, [started], now)
         self._turns[turn.session] = turn
         return Begun(turn.turn, last)
 
     def is_held(self, hold: TurnHold) -> bool:
         """Return whether a process still holds the turn of a session."""
-        there = self._turns.get(hold.session)
-        return there is not None and (there.turn, there.holder) == (hold.turn, hold.holder)
+        current = self._turns.get(hold.session)
+        return current is not None and (current.turn, current.holder) == (hold.turn, hold.holder)
 
     async def append(
         self,
@@ -71,48 +71,54 @@ class MemoryEvents:
         """Store events and messages of a turn, with its state from now on; return the last event's number."""
         session = held.session
         self._check(session, "turn")
-        there = self._turns.get(session)
-        if there is None or (there.turn, there.holder) != (held.turn, held.holder):
+        current = self._turns.get(session)
+        if current is None or (current.turn, current.holder) != (held.turn, held.holder):
             raise over(held.turn)
-        texts = [storable(one.data, "the message") for one in messages]
+        texts = [storable(message.data, "the message") for message in messages]
         last = self._put(session, held.turn, events, now)
-        known = self._messages.setdefault(session, [])
-        for one, text in zip(messages, texts, strict=True):
-            known.append(MessageRow(session, len(known) + 1, held.turn, one.kind, text, now))
+        stored = self._messages.setdefault(session, [])
+        for message, text in zip(messages, texts, strict=True):
+            stored.append(MessageRow(session, len(stored) + 1, held.turn, message.kind, text, now))
         if then is None:
             del self._turns[session]
         else:
-            self._turns[session] = replace(there, holder=then.holder, until=then.until, checkpoint=then.checkpoint)
+            self._turns[session] = replace(current, holder=then.holder, until=then.until, checkpoint=then.checkpoint)
         return last
 
-    async def take(self, seen: TurnRow, then: TurnRow) -> bool:
-        """Change the holder, time and checkpoint of a turn if all are as ``seen``; return whether they were."""
+    async def take(self, previous: TurnRow, then: TurnRow) -> bool:
+        """Change the holder, time and checkpoint of a turn if all are as ``previous``; return whether they were."""
         self._door.check()
-        there = self._turns.get(seen.session)
-        if there is None or (there.turn, there.holder, there.until) != (seen.turn, seen.holder, seen.until):
+        current = self._turns.get(previous.session)
+        if current is None or (current.turn, current.holder, current.until) != (
+            previous.turn,
+            previous.holder,
+            previous.until,
+        ):
             return False
-        self._turns[seen.session] = replace(there, holder=then.holder, until=then.until, checkpoint=then.checkpoint)
+        self._turns[previous.session] = replace(
+            current, holder=then.holder, until=then.until, checkpoint=then.checkpoint
+        )
         return True
 
     async def due(self, now: str, *, limit: int = 100) -> Sequence[TurnRow]:
         """Return turns with a checkpoint whose time is up, those of the longest expired first."""
         self._door.check()
-        found = [turn for turn in self._turns.values() if turn.checkpoint is not None and turn.until <= now]
-        return sorted(found, key=lambda turn: (turn.until, turn.session))[:limit]
+        matching = [turn for turn in self._turns.values() if turn.checkpoint is not None and turn.until <= now]
+        return sorted(matching, key=lambda turn: (turn.until, turn.session))[:limit]
 
     def let_go_on(self, session: str, now: str) -> None:
         """Make the suspended turn of a session due: a request of it was decided."""
-        there = self._turns.get(session)
-        if there is not None and there.holder == SUSPENDED:
-            self._turns[session] = replace(there, until=now)
+        current = self._turns.get(session)
+        if current is not None and current.holder == SUSPENDED:
+            self._turns[session] = replace(current, until=now)
 
     async def interrupt(self, session: str, *, now: str, interrupted: NewEvent) -> bool:
         """End an expired turn without a checkpoint with the event ``interrupted``; return whether there was one."""
         self._door.check()
-        there = self._turns.get(session)
-        if there is None or there.until > now or there.checkpoint is not None:
+        current = self._turns.get(session)
+        if current is None or current.until > now or current.checkpoint is not None:
             return False
-        self._put(session, there.turn, [interrupted], now)
+        self._put(session, current.turn, [interrupted], now)
         del self._turns[session]
         return True
 
@@ -130,36 +136,36 @@ class MemoryEvents:
     async def read(self, session: str, *, after: int, limit: int) -> EventPage:
         """Return the events whose numbers are greater than ``after``, at most ``limit`` of them."""
         self._check(session, "event")
-        found = [row for row in self._rows.get(session, ()) if row.seq > after]
-        return EventPage(tuple(found[:limit]), self._last(session), self._turns.get(session))
+        rows = [row for row in self._rows.get(session, ()) if row.seq > after]
+        return EventPage(tuple(rows[:limit]), self._last(session), self._turns.get(session))
 
     async def messages(
         self, session: str, *, after: int | None = 0, limit: int = 1_000, max_bytes: int | None = None
     ) -> MessagePage:
         """Return the messages whose numbers are greater than ``after``, at most ``limit`` of them."""
         self._check(session, "message")
-        known = self._messages.get(session, [])
+        rows = self._messages.get(session, [])
         if after is None:
-            after = max((row.seq - 1 for row in known if row.kind == "summary"), default=0)
-        items, _ = page_of(known[after : after + limit + 1], limit, max_bytes)
-        return MessagePage(items, len(known), sum(len(row.data.encode()) for row in known))
+            after = max((row.seq - 1 for row in rows if row.kind == "summary"), default=0)
+        items, _ = page_of(rows[after : after + limit + 1], limit, max_bytes)
+        return MessagePage(items, len(rows), sum(len(row.data.encode()) for row in rows))
 
     async def span(self, session: str, turn: str) -> tuple[int, int] | None:
         """Return the numbers of the first and the last message of a turn, ``None`` if it has none."""
         self._door.check()
-        found = [row.seq for row in self._messages.get(session, []) if row.turn == turn]
-        return (found[0], found[-1]) if found else None
+        numbers = [row.seq for row in self._messages.get(session, []) if row.turn == turn]
+        return (numbers[0], numbers[-1]) if numbers else None
 
     async def rewind(self, session: str, *, to: int, act: Entry | None = None) -> int:
         """Delete the messages whose numbers are greater than ``to``, and return how many there were."""
         self._check(session, "message")
-        if (there := self._turns.get(session)) is not None:
-            raise busy(there.turn)
-        known = self._messages.get(session, [])
-        cut = len(known[to:])
+        if (current := self._turns.get(session)) is not None:
+            raise busy(current.turn)
+        rows = self._messages.get(session, [])
+        cut = len(rows[to:])
         if cut:
             self._door.record(act)
-        del known[to:]
+        del rows[to:]
         return cut
 
     async def copy(self, source: str, target: str, *, to: int) -> int:
@@ -178,10 +184,10 @@ class MemoryEvents:
         self._turns.pop(session, None)
         self._messages.pop(session, None)
 
-    def _check(self, session: str, what: str) -> None:
+    def _check(self, session: str, kind: str) -> None:
         self._door.check()
         if session not in self._sessions:
-            raise gone(what)
+            raise gone(kind)
 
     def _last(self, session: str) -> int:
         rows = self._rows.get(session)
@@ -190,10 +196,10 @@ class MemoryEvents:
     def _put(self, session: str, turn: str, events: Sequence[NewEvent], now: str) -> int:
         last = self._last(session)
         new = [
-            EventRow(session, last + number, turn, one.type, storable(one.data, "the event"), now)
-            for number, one in enumerate(events, 1)
+            EventRow(session, last + number, turn, event.type, storable(event.data, "the event"), now)
+            for number, event in enumerate(events, 1)
         ]
         self._rows.setdefault(session, deque(maxlen=KEPT)).extend(new)
-        for one in events:
-            self._runs.follow(turn, one.type, one.data, now)
+        for event in events:
+            self._runs.follow(turn, event.type, event.data, now)
         return last + len(new)

@@ -113,8 +113,8 @@ class MemoryFiles:
     async def read_many(self, session: str, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
         """Return the files among ``paths`` with their content, in the given order."""
         tree = self._tree(session)
-        found = [node for path in paths if (node := tree.get(path))]
-        return [(node.stat, self._blobs.get(tree.orgs[node.stat.path], node.digest)) for node in found if node.digest]
+        nodes = [node for path in paths if (node := tree.get(path))]
+        return [(node.stat, self._blobs.get(tree.orgs[node.stat.path], node.digest)) for node in nodes if node.digest]
 
     def drop(self, session: str) -> None:
         """Forget a deleted session and its files."""
@@ -157,10 +157,10 @@ class MemoryTree:
 
     def descendants(self, path: str) -> Sequence[TreeNode]:
         """Return all rows below a directory."""
-        found = list(self.children(path))
-        for node in found:  # the list grows during the loop
-            found.extend(self.children(node.stat.path))
-        return found
+        nodes = list(self.children(path))
+        for node in nodes:  # the list grows during the loop
+            nodes.extend(self.children(node.stat.path))
+        return nodes
 
     def usage(self) -> Usage:
         """Return the totals."""

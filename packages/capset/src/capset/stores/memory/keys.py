@@ -42,14 +42,14 @@ class MemoryKeys:
 
     async def page(self, query: KeyQuery) -> KeyPage:
         """Return keys, newest first, even expired and revoked ones."""
-        found = [
+        matching = [
             row
             for row in await self.list()
             if (query.org is None or row.org == (query.org or None))
             and query.principal in (None, row.principal)
             and (query.before is None or row.id < query.before)
         ]
-        items, has_more = page_of(found, query.limit, query.max_bytes)
+        items, has_more = page_of(matching, query.limit, query.max_bytes)
         return KeyPage(items, items[-1].id if has_more else None)
 
     async def list(self) -> list[KeyRow]:

@@ -46,8 +46,8 @@ class MemoryLineage:
         self._door.check()
         row = stored_row(row)
         of_agent = self._registrations[_key(row.org, row.agent_id)]
-        if (there := of_agent.pop(row.static_hash, None)) is not None:
-            row = replace(there, agent_name=row.agent_name)
+        if (existing := of_agent.pop(row.static_hash, None)) is not None:
+            row = replace(existing, agent_name=row.agent_name)
         elif _key(row.org, row.id) in self._registered:
             raise taken("a registration", row.id)
         self._registered.add(_key(row.org, row.id))
@@ -79,8 +79,8 @@ class MemoryLineage:
         if envelope and _key(envelope.org, envelope.id) in self._envelopes:
             raise taken("an envelope", envelope.id)
         if most is not None and link.session is not None:
-            whose = (link.org, link.session)
-            if sum((one.org, one.session) == whose for one in self._links.values()) >= most:
+            owner = (link.org, link.session)
+            if sum((other.org, other.session) == owner for other in self._links.values()) >= most:
                 raise LinksFull
         self._links[key] = link
         if envelope:
@@ -108,7 +108,7 @@ class MemoryLineage:
     async def links(self, query: LinkQuery) -> LinkPage:
         """Return links, newest first."""
         self._door.check()
-        found = [
+        matching = [
             row
             for row in sorted(self._links.values(), key=lambda row: row.id, reverse=True)
             if row.org == (query.org or None)
@@ -116,21 +116,21 @@ class MemoryLineage:
             and query.session in (None, row.session)
             and (query.before is None or (row.id < query.before and can_be(query.before)))
         ]
-        items, has_more = page_of(found, query.limit, query.max_bytes)
+        items, has_more = page_of(matching, query.limit, query.max_bytes)
         return LinkPage(items, items[-1].id if has_more else None)
 
     async def sightings(self, org: str | None, hash: str, *, looked: int = SIGHTED) -> Sightings:
         """Return the links of an org, of the newest ``looked``, that name a hash."""
         self._door.check()
-        own = sorted((row for row in self._links.values() if row.org == (org or None)), key=lambda row: row.id)
-        newest = own[::-1][:looked]
-        found = [
+        of_org = sorted((row for row in self._links.values() if row.org == (org or None)), key=lambda row: row.id)
+        newest = of_org[::-1][:looked]
+        sighted = [
             Sighting(row.id, row.session, row.agent_id, row.agent_name, row.created_at)
             for row in newest
             if hash in (row.static_hash, row.runtime_hash, row.prompt_hash)
             or any(hash in (ref.hash, ref.code) for ref in row.tool_refs)
         ]
-        return Sightings(tuple(found), newest[-1].created_at if len(own) > looked else None)
+        return Sightings(tuple(sighted), newest[-1].created_at if len(of_org) > looked else None)
 
     async def record_envelope(self, row: EnvelopeRow) -> None:
         """Store an envelope. Raises ``StoreError`` if its id is taken, or its link is not in its org."""

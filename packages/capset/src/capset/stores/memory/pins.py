@@ -18,7 +18,7 @@ class MemoryPins:
     async def list(self, server: str | None = None) -> Sequence[ToolPin]:
         """Return the pins of a server, or of all, by server and tool."""
         self._door.check()
-        return [one for _, one in sorted(self._pins.items()) if server is None or one.server == server]
+        return [pin for _, pin in sorted(self._pins.items()) if server is None or pin.server == server]
 
     async def change(
         self, server: str, add: Sequence[ToolPin], remove: Sequence[str] = (), *, act: Entry | None = None
@@ -28,4 +28,4 @@ class MemoryPins:
         self._door.record(act)
         for tool in remove:
             self._pins.pop((server, tool), None)
-        self._pins.update({(server, one.tool): one for one in add})
+        self._pins.update({(server, pin.tool): pin for pin in add})

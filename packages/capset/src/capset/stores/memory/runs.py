@@ -33,7 +33,7 @@ class MemoryRuns:
             raise StoreError(f"there is a run {row.id!r} already")
         if (
             most is not None
-            and sum(one.org == row.org and one.state in UNFINISHED for one in self._rows.values()) >= most
+            and sum(other.org == row.org and other.state in UNFINISHED for other in self._rows.values()) >= most
         ):
             raise RunsFull
         self._rows[row.id] = replace(row, content=storable(row.content, "the message"))
@@ -47,15 +47,15 @@ class MemoryRuns:
         """Return runs, newest first."""
         self._door.check()
         names = ("principal", "principal_kind", "state", "queue")
-        wanted = {name: value for name in names if (value := getattr(query, name)) is not None}
-        found = [
+        filters = {name: value for name in names if (value := getattr(query, name)) is not None}
+        matching = [
             row
             for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
             if row.org == query.org
             and (query.before is None or row.id < query.before)
-            and all(getattr(row, name) == value for name, value in wanted.items())
+            and all(getattr(row, name) == value for name, value in filters.items())
         ]
-        items, has_more = page_of(found, query.limit, query.max_bytes)
+        items, has_more = page_of(matching, query.limit, query.max_bytes)
         return RunPage(items, items[-1].id if has_more else None)
 
     async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[RunRow]:
@@ -72,21 +72,25 @@ class MemoryRuns:
         """Return calls of queues that wait for a request that is not open any more, the oldest first."""
         self._door.check()
         waiting = [row for row in self._rows.values() if row.state == "waiting" and row.kind == "call"]
-        found = [row for row in waiting if row.queue in queues and not self._is_open(row, now)]
-        return sorted(found, key=lambda row: row.id)[:limit]
+        matching = [row for row in waiting if row.queue in queues and not self._is_open(row, now)]
+        return sorted(matching, key=lambda row: row.id)[:limit]
 
     def _is_open(self, row: RunRow, now: str) -> bool:
-        asked = None if row.approval is None else self._approvals.get(row.approval)
-        return asked is not None and asked.org == row.org and asked.status == "pending" and asked.expires_at > now
+        request = None if row.approval is None else self._approvals.get(row.approval)
+        return (
+            request is not None and request.org == row.org and request.status == "pending" and request.expires_at > now
+        )
 
-    async def change(self, seen: RunRow, then: RunRow) -> bool:
-        """Store what differs between two forms of a run, if its state and attempts are as ``seen``."""
+    async def change(self, previous: RunRow, then: RunRow) -> bool:
+        """Store what differs between two forms of a run, if its state and attempts are as ``previous``."""
         self._door.check()
-        there = self._rows.get(seen.id)
-        if there is None or (there.state, there.attempts) != (seen.state, seen.attempts):
+        current = self._rows.get(previous.id)
+        if current is None or (current.state, current.attempts) != (previous.state, previous.attempts):
             return False
-        before, after = asdict(seen), asdict(then)
-        self._rows[seen.id] = replace(there, **{name: value for name, value in after.items() if value != before[name]})
+        before, after = asdict(previous), asdict(then)
+        self._rows[previous.id] = replace(
+            current, **{name: value for name, value in after.items() if value != before[name]}
+        )
         return True
 
     def follow(self, id: str, event: str, data: str, now: str) -> None:
@@ -129,12 +133,12 @@ class MemoryWorkers:
         self._door.check()
         return sorted(self._rows.values(), key=lambda row: row.id)
 
-    async def take(self, seen: WorkerRow, *, until: str) -> bool:
-        """Change until when a worker is alive if that is as ``seen``; return whether it was."""
+    async def take(self, previous: WorkerRow, *, until: str) -> bool:
+        """Change until when a worker is alive if that is as ``previous``; return whether it was."""
         self._door.check()
-        if (there := self._rows.get(seen.id)) is None or there.until != seen.until:
+        if (current := self._rows.get(previous.id)) is None or current.until != previous.until:
             return False
-        self._rows[seen.id] = replace(there, until=until)
+        self._rows[previous.id] = replace(current, until=until)
         return True
 
     async def remove(self, id: str) -> None:

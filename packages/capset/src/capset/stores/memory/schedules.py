@@ -33,7 +33,7 @@ class MemorySchedules:
             raise gone("schedule")
         if row.id in self._rows:
             raise StoreError(f"there is a schedule {row.id!r} already")
-        if most is not None and sum(one.org == row.org for one in self._rows.values()) >= most:
+        if most is not None and sum(other.org == row.org for other in self._rows.values()) >= most:
             raise SchedulesFull
         content = storable(row.content, "the message")
         if act is not None:
@@ -48,13 +48,13 @@ class MemorySchedules:
     async def list(self, query: ScheduleQuery) -> SchedulePage:
         """Return schedules, newest first."""
         self._door.check()
-        whose = (query.org, query.principal, query.principal_kind)
-        found = [
+        owner = (query.org, query.principal, query.principal_kind)
+        matching = [
             row
             for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
-            if (row.org, row.principal, row.principal_kind) == whose and (query.before is None or row.id < query.before)
+            if (row.org, row.principal, row.principal_kind) == owner and (query.before is None or row.id < query.before)
         ]
-        items, has_more = page_of(found, query.limit, query.max_bytes)
+        items, has_more = page_of(matching, query.limit, query.max_bytes)
         return SchedulePage(items, items[-1].id if has_more else None)
 
     async def remove(self, id: str, *, act: Entry | None = None) -> bool:
@@ -74,24 +74,26 @@ class MemorySchedules:
 
     async def change(
         self,
-        seen: ScheduleRow,
+        previous: ScheduleRow,
         then: ScheduleRow,
         *,
         run: RunRow | None = None,
         most: int | None = None,
         act: Entry | None = None,
     ) -> bool:
-        """Store what differs between two forms of a schedule, if its next time is as ``seen``."""
+        """Store what differs between two forms of a schedule, if its next time is as ``previous``."""
         self._door.check()
-        there = self._rows.get(seen.id)
-        if there is None or there.next_at != seen.next_at:
+        current = self._rows.get(previous.id)
+        if current is None or current.next_at != previous.next_at:
             return False
         if run is not None:
             await self._runs.add(run, most=most)
         if act is not None:
             await self._audit.commit(act)
-        before, after = asdict(seen), asdict(then)
-        self._rows[seen.id] = replace(there, **{name: value for name, value in after.items() if value != before[name]})
+        before, after = asdict(previous), asdict(then)
+        self._rows[previous.id] = replace(
+            current, **{name: value for name, value in after.items() if value != before[name]}
+        )
         return True
 
     def drop(self, session: str) -> None:

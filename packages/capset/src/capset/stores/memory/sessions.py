@@ -56,21 +56,21 @@ class MemorySessions:
     async def ensure(self, row: SessionRow) -> SessionRow:
         """Store a new session with a ``door``, or update the one that has that door."""
         self._door.check()
-        if row.door is None or (there := self._doors.get(row.door)) is None:
+        if row.door is None or (existing_id := self._doors.get(row.door)) is None:
             await self.create(row)
             return row
-        kept = replace(row, id=there, created_at=self._rows[there].created_at)
-        self._rows[there] = kept
-        return kept
+        updated = replace(row, id=existing_id, created_at=self._rows[existing_id].created_at)
+        self._rows[existing_id] = updated
+        return updated
 
     async def move(self, row: SessionRow, *, expected: int | None, act: Entry | None = None) -> bool:
         """Move a session to another version of its agent; return whether it had the expected one."""
         self._door.check()
-        there = self._rows.get(row.id)
-        if there is None or expected not in (None, there.agent_version):
+        current = self._rows.get(row.id)
+        if current is None or expected not in (None, current.agent_version):
             return False
         self._door.record(act)
-        self._rows[row.id] = replace(there, **{name: getattr(row, name) for name in MOVED})
+        self._rows[row.id] = replace(current, **{name: getattr(row, name) for name in MOVED})
         return True
 
     async def get(self, id: str) -> SessionRow | None:
@@ -87,17 +87,17 @@ class MemorySessions:
         """Return sessions, newest first."""
         self._door.check()
         names = ("principal", "principal_kind", "agent_id")
-        wanted = {name: value for name in names if (value := getattr(query, name)) is not None}
+        filters = {name: value for name in names if (value := getattr(query, name)) is not None}
         if query.principal is not None:
-            wanted["on_behalf_of"] = query.on_behalf_of
-        found = [
+            filters["on_behalf_of"] = query.on_behalf_of
+        matching = [
             row
             for row in sorted(self._rows.values(), key=lambda row: row.id, reverse=True)
             if row.org == query.org
             and (query.before is None or row.id < query.before)
-            and all(getattr(row, name) == value for name, value in wanted.items())
+            and all(getattr(row, name) == value for name, value in filters.items())
         ]
-        items, has_more = page_of(found, query.limit, query.max_bytes)
+        items, has_more = page_of(matching, query.limit, query.max_bytes)
         return SessionPage(items, items[-1].id if has_more else None)
 
     async def delete(self, id: str, *, act: Entry | None = None) -> bool:
@@ -124,9 +124,9 @@ class MemoryReplies:
     async def reserve(self, row: ReplyRow, *, expired: str, most: int | None = None) -> ReplyRow | None:
         """Reserve a request's key and return ``None``, or return the row already stored under it."""
         await self.sweep(expired=expired)
-        if (kept := self._rows.get((row.session, row.key))) is not None:
-            return kept
-        of_org = [one.created_at for one in self._rows.values() if one.org == row.org]
+        if (existing := self._rows.get((row.session, row.key))) is not None:
+            return existing
+        of_org = [other.created_at for other in self._rows.values() if other.org == row.org]
         if most is not None and len(of_org) >= most:
             raise KeysFull(min(of_org))
         self._rows[row.session, row.key] = row
@@ -155,11 +155,11 @@ class MemoryReplies:
         if max_bytes is not None:
             self._shed(row.org, max_bytes)
 
-    def _shed(self, org: str | None, left: int) -> None:
+    def _shed(self, org: str | None, remaining: int) -> None:
         of_org = [(at, row) for at, row in self._rows.items() if row.org == org and row.body is not None]
-        for at, row in sorted(of_org, key=lambda one: one[1].created_at, reverse=True):
-            left -= len((row.body or "").encode())
-            if left < 0:
+        for at, row in sorted(of_org, key=lambda entry: entry[1].created_at, reverse=True):
+            remaining -= len((row.body or "").encode())
+            if remaining < 0:
                 self._rows[at] = replace(row, body=None)
 
     async def release(self, session: str, key: str) -> None:

@@ -36,11 +36,11 @@ class MemoryStates:
         self._door.check()
         if key.scope == "session" and key.owner not in self._sessions:
             raise gone("value")
-        there = self._at(key)
-        value = change(there)
-        if value is None and there.value is None:
-            return there
-        row = StateRow(value if value is None else storable(value, "the value"), there.version + 1)
+        current = self._at(key)
+        value = change(current)
+        if value is None and current.value is None:
+            return current
+        row = StateRow(value if value is None else storable(value, "the value"), current.version + 1)
         self._rows[key.scope, key.owner][key] = row
         return row
 
@@ -68,13 +68,13 @@ class MemoryDocuments:
         storable(row.text, "the text")
         if key.scope == "session" and key.owner not in self._sessions:
             raise gone("text")
-        there = self._owned[key.scope, key.owner][key]
-        if known is not None and not there.rows.keys() <= known:
+        collection = self._owned[key.scope, key.owner][key]
+        if known is not None and not collection.rows.keys() <= known:
             return False
-        if row.id in there.rows:
+        if row.id in collection.rows:
             raise StoreError(f"there is a text {row.id!r} already")
-        there.rows[row.id] = row
-        there.words[row.id] = sorted(set(words(row.text)))
+        collection.rows[row.id] = row
+        collection.words[row.id] = sorted(set(words(row.text)))
         return True
 
     async def get(self, key: ScopeKey, id: str) -> DocumentRow | None:
@@ -84,19 +84,19 @@ class MemoryDocuments:
     async def recent(self, key: ScopeKey, *, limit: int, before: str | None = None) -> list[DocumentRow]:
         """Return the newest texts first, at most ``limit``, older than the id ``before``."""
         rows = self._at(key).rows
-        ids = sorted([one for one in rows if before is None or one < before], reverse=True)
-        return [rows[one] for one in ids[: max(limit, 0)]]
+        ids = sorted([text_id for text_id in rows if before is None or text_id < before], reverse=True)
+        return [rows[text_id] for text_id in ids[: max(limit, 0)]]
 
     async def search(self, key: ScopeKey, query: str, *, limit: int) -> list[DocumentRow]:
         """Return the texts with a word that equals or begins with one of the query, at most ``limit``, best first."""
-        there = self._at(key)
-        return [there.rows[one] for one in best(query, there.words, limit)]
+        collection = self._at(key)
+        return [collection.rows[text_id] for text_id in best(query, collection.words, limit)]
 
     async def delete(self, key: ScopeKey, id: str) -> bool:
         """Delete a text, and return whether there was one."""
-        there = self._at(key)
-        there.words.pop(id, None)
-        return there.rows.pop(id, None) is not None
+        collection = self._at(key)
+        collection.words.pop(id, None)
+        return collection.rows.pop(id, None) is not None
 
     def drop(self, session: str) -> None:
         """Forget the texts of a deleted session."""

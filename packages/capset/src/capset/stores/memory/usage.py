@@ -81,8 +81,8 @@ class MemoryUsage:
             return
         self._new = 0
         for key, parts in list(self._windows.items()):
-            kept = {began: part for began, part in parts.items() if part[0] is None or part[0] + RETAINED > now}
-            if kept:
-                self._windows[key] = kept
+            remaining = {began: part for began, part in parts.items() if part[0] is None or part[0] + RETAINED > now}
+            if remaining:
+                self._windows[key] = remaining
             else:
                 del self._windows[key]

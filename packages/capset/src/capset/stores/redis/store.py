@@ -114,8 +114,8 @@ class ChangeStream:
                     await asyncio.sleep(RECONNECT_SECONDS)
                 else:
                     is_away = False
-                    for one in some:
-                        self._waiting.pop(one, None)
+                    for notice in some:
+                        self._waiting.pop(notice, None)
             self._sent.set()
 
     async def _append(self, notices: list[ChangeNotice | None]) -> None:
@@ -149,18 +149,18 @@ class ChangeStream:
         """Pass on each entry ``after`` one, until the connection breaks."""
         numbers: dict[str, int] = {}
         while True:
-            found = _entries(await self._client.xread({self._key: after}, block=round(BLOCK_SECONDS * 1_000)))
-            for _, entry in found:
+            entries = _entries(await self._client.xread({self._key: after}, block=round(BLOCK_SECONDS * 1_000)))
+            for _, entry in entries:
                 for notice in self._heard(entry, numbers):
                     hear(notice)
-            if found:
-                after = found[-1][0]
+            if entries:
+                after = entries[-1][0]
 
     def _heard(self, entry: Mapping[str, str], numbers: dict[str, int]) -> list[ChangeNotice | None]:
         """Return the notices of an entry; with ``None`` where one before it was missed, or it cannot be read."""
         try:
             sender, number = entry["by"], int(entry["number"])
-            notices = [_notice(one) for one in json.loads(entry["notices"])]
+            notices = [_notice(pair) for pair in json.loads(entry["notices"])]
         except (KeyError, TypeError, ValueError, RecursionError):
             return [None]
         is_complete = number <= numbers.get(sender, number - 1) + 1
@@ -169,22 +169,26 @@ class ChangeStream:
         numbers[sender] = number
         # A process rings for its own events itself, as it stores them.
         is_own = sender == self._sender
-        found = [one for one in notices if one != _UNKNOWN and not (is_own and (one is None or one.kind == "events"))]
-        return found if is_complete else [None, *found]
+        relevant = [
+            notice
+            for notice in notices
+            if notice != _UNKNOWN and not (is_own and (notice is None or notice.kind == "events"))
+        ]
+        return relevant if is_complete else [None, *relevant]
 
-    def _warn(self, what: str, error: BaseException) -> None:
+    def _warn(self, consequence: str, error: BaseException) -> None:
         # Not the error's own text: it may hold parts of the URL.
-        _log.warning("Redis at %s does not answer (%s): %s", self._place, type(error).__name__, what)
+        _log.warning("Redis at %s does not answer (%s): %s", self._place, type(error).__name__, consequence)
 
 
 _UNKNOWN: Final = ChangeNotice("lists", "?")
 """A notice of a kind that a newer version sends."""
 
 
-def _notice(given: Any) -> ChangeNotice | None:  # what stands in Redis is anything
-    if given is None:
+def _notice(pair: Any) -> ChangeNotice | None:  # what stands in Redis is anything
+    if pair is None:
         return None
-    kind, name = given
+    kind, name = pair
     if not isinstance(kind, str) or not isinstance(name, str):
         raise TypeError
     return ChangeNotice(cast("ChangeKind", kind), name) if kind in _KINDS else _UNKNOWN
@@ -197,15 +201,15 @@ async def _end(task: asyncio.Task[None]) -> None:
         await asyncio.wait([task], timeout=RECONNECT_SECONDS)
 
 
-def _entries(found: Any) -> list[tuple[str, Mapping[str, str]]]:
+def _entries(answer: Any) -> list[tuple[str, Mapping[str, str]]]:
     """Return the entries of an answer to XREAD, which differs between the protocols of Redis."""
-    if not found:
+    if not answer:
         return []
     # One stream is read: RESP2 gives a list of pairs of its name and entries, RESP3 a map with the entries in a list.
-    if isinstance(found, dict):
-        ((entries,),) = cast("dict[str, Any]", found).values()
+    if isinstance(answer, dict):
+        ((entries,),) = cast("dict[str, Any]", answer).values()
     else:
-        ((_, entries),) = found
+        ((_, entries),) = answer
     return entries
 
 
@@ -252,31 +256,31 @@ def _events(session: str) -> ChangeNotice:
     return ChangeNotice("events", session)
 
 
-def _appended(given: Mapping[str, Any]) -> ChangeNotice | None:
-    has_news = given["events"] or given["then"] is None  # otherwise the turn was only renewed
-    return _events(given["held"].session) if has_news else None
+def _appended(arguments: Mapping[str, Any]) -> ChangeNotice | None:
+    has_news = arguments["events"] or arguments["then"] is None  # otherwise the turn was only renewed
+    return _events(arguments["held"].session) if has_news else None
 
 
-def _decided(given: Mapping[str, Any]) -> ChangeNotice | None:
-    row = given["row"]
-    return ChangeNotice("approval", row.id) if given["expected"] == "pending" != row.status else None
+def _decided(arguments: Mapping[str, Any]) -> ChangeNotice | None:
+    row = arguments["row"]
+    return ChangeNotice("approval", row.id) if arguments["expected"] == "pending" != row.status else None
 
 
 _LISTS: Final = ChangeNotice("lists")
 ANNOUNCED: Final[Mapping[str, Mapping[str, Tell]]] = {
     "events": {
-        "begin": lambda given: _events(given["turn"].session),
+        "begin": lambda arguments: _events(arguments["turn"].session),
         "append": _appended,
-        "interrupt": lambda given: _events(given["session"]),
+        "interrupt": lambda arguments: _events(arguments["session"]),
     },
     "sessions": {
-        "delete": lambda given: _events(given["id"]),
+        "delete": lambda arguments: _events(arguments["id"]),
         "move": lambda _: _LISTS,
     },
     "approvals": {"move": _decided},
     "agents": {"replace": lambda _: _LISTS},
     "pins": {"change": lambda _: _LISTS},
-    "keys": {"revoke": lambda given: ChangeNotice("key", given["id"])},
+    "keys": {"revoke": lambda arguments: ChangeNotice("key", arguments["id"])},
 }
 """The methods of a store's parts that are announced, and with which notice."""
 

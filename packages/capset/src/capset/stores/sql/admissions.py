@@ -53,14 +53,16 @@ class SqlApprovals:
 
         def write(connection: Connection) -> ApprovalRow | None:
             # Writers take turns, so that nothing comes between the query and the insert.
-            if (found := _standing(connection, equal, row.created_at)) is not None:
-                return found
+            if (existing := _standing(connection, equal, row.created_at)) is not None:
+                return existing
             if connection.execute(pending).scalar_one() >= most:
                 return None
             if max_bytes is not None:
                 unmasked = func.coalesce(byte_length(connection, approvals.c.unmasked), 0)
-                held = select(func.sum(byte_length(connection, approvals.c.arguments) + unmasked)).where(*of_org)
-                if (connection.execute(held).scalar() or 0) + row.argument_bytes > max_bytes:
+                pending_size = select(func.sum(byte_length(connection, approvals.c.arguments) + unmasked)).where(
+                    *of_org
+                )
+                if (connection.execute(pending_size).scalar() or 0) + row.argument_bytes > max_bytes:
                     raise ArgumentsFull
             try:
                 connection.execute(insert(approvals).values(_values(row)))
@@ -77,28 +79,28 @@ class SqlApprovals:
 
     async def get(self, org: str | None, id: str) -> ApprovalRow | None:
         """Return a request of an org, or ``None``."""
-        wanted = select(approvals).where(approvals.c.org == (org or ""), approvals.c.id == id)
+        statement = select(approvals).where(approvals.c.org == (org or ""), approvals.c.id == id)
 
         def read(connection: Connection) -> ApprovalRow | None:
-            found = connection.execute(wanted).mappings().one_or_none()
-            return None if found is None else _row(found)
+            row = connection.execute(statement).mappings().one_or_none()
+            return None if row is None else _row(row)
 
         return await self._reader.read(read)
 
     async def list(self, query: ApprovalQuery) -> ApprovalPage:
         """Return requests, newest first."""
-        wanted = select(approvals).where(approvals.c.org == (query.org or ""))
+        statement = select(approvals).where(approvals.c.org == (query.org or ""))
         for name in APPROVAL_FILTERS:
             if (value := getattr(query, name)) is not None:
-                wanted = wanted.where(approvals.c[name] == value)
-        own = approvals.c.id
+                statement = statement.where(approvals.c[name] == value)
+        id_column = approvals.c.id
         if query.before is not None:
-            wanted = wanted.where(own > query.before if query.oldest_first else own < query.before)
-        wanted = wanted.order_by(own if query.oldest_first else own.desc())
+            statement = statement.where(id_column > query.before if query.oldest_first else id_column < query.before)
+        statement = statement.order_by(id_column if query.oldest_first else id_column.desc())
 
         def read(connection: Connection) -> ApprovalPage:
-            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
-            items = tuple([_row(row) for row in found])
+            rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
+            items = tuple([_row(row) for row in rows])
             return ApprovalPage(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
@@ -113,11 +115,11 @@ class SqlApprovals:
         deliveries: Sequence[DeliveryRow] = (),
     ) -> bool:
         """Replace the request of ``row``'s id and org, if it still has the expected status, and is as it was seen."""
-        own = (approvals.c.org == (row.org or "")) & (approvals.c.id == row.id) & (approvals.c.status == expected)
+        condition = (approvals.c.org == (row.org or "")) & (approvals.c.id == row.id) & (approvals.c.status == expected)
         if seen is not None:
-            own &= approvals.c.approvals.is_not_distinct_from(seen.approvals)
-            own &= approvals.c.escalates_at.is_not_distinct_from(seen.escalates_at)
-        moved = update(approvals).where(own).values(_values(row))
+            condition &= approvals.c.approvals.is_not_distinct_from(seen.approvals)
+            condition &= approvals.c.escalates_at.is_not_distinct_from(seen.escalates_at)
+        moved = update(approvals).where(condition).values(_values(row))
         waiting = (session_turns.c.session == row.session) & (session_turns.c.holder == SUSPENDED)
         due = update(session_turns).where(waiting).values(until=row.decided_at or row.created_at)
 
@@ -134,30 +136,36 @@ class SqlApprovals:
     async def overdue(self, now: str, limit: int = 100) -> list[ApprovalRow]:
         """Return open requests of every org that expire at ``now`` or before, the oldest first."""
         is_overdue = approvals.c.status.in_(("pending", "approved")) & (approvals.c.expires_at <= now)
-        wanted = select(approvals).where(is_overdue).order_by(approvals.c.expires_at, approvals.c.id).limit(limit)
-        return await self._reader.read(lambda connection: [_row(row) for row in connection.execute(wanted).mappings()])
+        statement = select(approvals).where(is_overdue).order_by(approvals.c.expires_at, approvals.c.id).limit(limit)
+        return await self._reader.read(
+            lambda connection: [_row(row) for row in connection.execute(statement).mappings()]
+        )
 
     async def escalating(self, now: str, limit: int = 100) -> list[ApprovalRow]:
         """Return pending requests of every org whose next escalation is at ``now`` or before, the oldest first."""
-        wanted = select(approvals).where(IS_PENDING, approvals.c.escalates_at <= now)
-        wanted = wanted.order_by(approvals.c.escalates_at, approvals.c.id).limit(limit)
-        return await self._reader.read(lambda connection: [_row(row) for row in connection.execute(wanted).mappings()])
+        statement = select(approvals).where(IS_PENDING, approvals.c.escalates_at <= now)
+        statement = statement.order_by(approvals.c.escalates_at, approvals.c.id).limit(limit)
+        return await self._reader.read(
+            lambda connection: [_row(row) for row in connection.execute(statement).mappings()]
+        )
 
     async def summary(self, org: str | None, times: tuple[str, ...]) -> PendingSummary:
         """Count the pending requests of an org: all of them, and those that were made at each time or later."""
-        made = approvals.c.created_at
-        counts = [func.count(case((made >= time, 1))) for time in times]
-        wanted = select(func.count(), func.min(made), *counts).where(IS_PENDING, approvals.c.org == (org or ""))
+        created_at = approvals.c.created_at
+        counts = [func.count(case((created_at >= time, 1))) for time in times]
+        statement = select(func.count(), func.min(created_at), *counts).where(
+            IS_PENDING, approvals.c.org == (org or "")
+        )
 
         def read(connection: Connection) -> PendingSummary:
-            found = tuple(connection.execute(wanted).one())
-            return PendingSummary(found[0], found[1], found[2:])
+            row = tuple(connection.execute(statement).one())
+            return PendingSummary(row[0], row[1], row[2:])
 
         return await self._reader.read(read)
 
 
 def _standing(connection: Connection, call: EqualCall, now: str) -> ApprovalRow | None:
-    wanted = select(approvals).where(
+    statement = select(approvals).where(
         approvals.c.org == (call.org or ""),
         *(approvals.c[name] == getattr(call, name) for name in _EQUAL),
         approvals.c.on_behalf_of.is_not_distinct_from(call.on_behalf_of),
@@ -166,17 +174,17 @@ def _standing(connection: Connection, call: EqualCall, now: str) -> ApprovalRow 
         approvals.c.expires_at > now,
     )
     if call.code_hash is not None:
-        wanted = wanted.where(func.coalesce(approvals.c.code_hash, "") == call.code_hash)
-    found = connection.execute(wanted.order_by(approvals.c.id.desc()).limit(1)).mappings().first()
-    return None if found is None else _row(found)
+        statement = statement.where(func.coalesce(approvals.c.code_hash, "") == call.code_hash)
+    row = connection.execute(statement.order_by(approvals.c.id.desc()).limit(1)).mappings().first()
+    return None if row is None else _row(row)
 
 
 def _values(row: ApprovalRow) -> Mapping[str, Any]:  # columns of text, some of them null
     return asdict(row) | {"org": row.org or ""}
 
 
-def _row(found: RowMapping) -> ApprovalRow:
-    row = ApprovalRow(**found)
+def _row(mapping: RowMapping) -> ApprovalRow:
+    row = ApprovalRow(**mapping)
     return replace(row, org=row.org or None)
 
 
@@ -193,7 +201,7 @@ class SqlAdmissions:
 
     async def counts(self, windows: Sequence[Window], now: int) -> list[int]:
         """Return how many calls count in each window at a time."""
-        return await self._reader.read(lambda connection: [count_calls(connection, one, now) for one in windows])
+        return await self._reader.read(lambda connection: [count_calls(connection, window, now) for window in windows])
 
     async def spent(self, owners: Sequence[str]) -> list[tuple[int, float]]:
         """Return how many calls were made of these budgets, and at what cost."""

@@ -69,24 +69,27 @@ class SqlAgents:
         if query.name is not None:
             matching.append(agents.c.name == query.name)
         if query.capabilities:
-            own = agent_capabilities.c.agent_id == agents.c.id
-            matching.append(exists().where(own, agent_capabilities.c.capability_id.in_(query.capabilities)))
-        wanted = select(agents).where(*matching).order_by(agents.c.id.desc())
+            of_agent = agent_capabilities.c.agent_id == agents.c.id
+            matching.append(exists().where(of_agent, agent_capabilities.c.capability_id.in_(query.capabilities)))
+        statement = select(agents).where(*matching).order_by(agents.c.id.desc())
         if query.before is not None:
-            wanted = wanted.where(agents.c.id < query.before)
+            statement = statement.where(agents.c.id < query.before)
 
         def read(connection: Connection) -> AgentPage:
-            page = wanted
+            page = statement
             if query.has_servers:  # no index knows them: the rows are looked at once, not twice
                 ids = connection.execute(select(agents.c.id).where(*matching, _HAS_SERVERS)).scalars().all()
-                total, after = len(ids), sorted(one for one in ids if query.before is None or one < query.before)
-                page = wanted.where(agents.c.id.in_(after[-query.limit - 1 :]))
+                total, after = (
+                    len(ids),
+                    sorted(agent_id for agent_id in ids if query.before is None or agent_id < query.before),
+                )
+                page = statement.where(agents.c.id.in_(after[-query.limit - 1 :]))
             else:
                 total = connection.execute(select(func.count()).select_from(agents).where(*matching)).scalar_one()
-            found, has_more = read_rows(connection, page, query.limit, query.max_bytes)
-            fit = fitting(_sizes(connection, found), query.max_bytes)
-            items = tuple(agent_rows(connection, found[:fit]))
-            return AgentPage(items, total, items[-1].id if has_more or fit < len(found) else None)
+            rows, has_more = read_rows(connection, page, query.limit, query.max_bytes)
+            fit = fitting(_sizes(connection, rows), query.max_bytes)
+            items = tuple(agent_rows(connection, rows[:fit]))
+            return AgentPage(items, total, items[-1].id if has_more or fit < len(rows) else None)
 
         return await self._reader.read(read)
 
@@ -119,8 +122,8 @@ class SqlAgents:
                 return current
             if version > current.version:  # it may have more digits than a database takes
                 return None
-            found = connection.execute(select(agent_versions).where(_is(id, version))).mappings().first()
-            return None if found is None else agent_version(current, found)
+            row = connection.execute(select(agent_versions).where(_is(id, version))).mappings().first()
+            return None if row is None else agent_version(current, row)
 
         return await self._reader.read(read)
 
@@ -154,16 +157,16 @@ class SqlAgents:
         mine = (agent_versions.c.org == (org or ""), agent_versions.c.static_hash == static_hash)
 
         def read(connection: Connection) -> AgentRow | None:
-            found = connection.execute(select(agent_versions).where(*mine).order_by(*order).limit(1)).mappings().first()
-            current = None if found is None else _current(connection, org, found["agent_id"])
-            return None if found is None or current is None else agent_version(current, found)
+            row = connection.execute(select(agent_versions).where(*mine).order_by(*order).limit(1)).mappings().first()
+            current = None if row is None else _current(connection, org, row["agent_id"])
+            return None if row is None or current is None else agent_version(current, row)
 
         return await self._reader.read(read)
 
 
 def _current(connection: Connection, org: str | None, id: str) -> AgentRow | None:
-    asked = select(agents).where(agents.c.id == id, agents.c.org == (org or ""))
-    return next(iter(agent_rows(connection, connection.execute(asked).mappings().all())), None)
+    statement = select(agents).where(agents.c.id == id, agents.c.org == (org or ""))
+    return next(iter(agent_rows(connection, connection.execute(statement).mappings().all())), None)
 
 
 def _is(id: str, version: int) -> ColumnElement[bool]:
@@ -204,8 +207,8 @@ def _values(row: AgentRow) -> Mapping[str, Any]:  # columns of several types
 
 def _put_capabilities(connection: Connection, row: AgentRow) -> None:
     values = [
-        {"agent_id": row.id, "position": position, "capability_id": one.id, "entry": entry_of(one)}
-        for position, one in enumerate(row.capabilities)
+        {"agent_id": row.id, "position": position, "capability_id": capability.id, "entry": entry_of(capability)}
+        for position, capability in enumerate(row.capabilities)
     ]
     if values:
         connection.execute(insert(agent_capabilities), values)
@@ -214,26 +217,26 @@ def _put_capabilities(connection: Connection, row: AgentRow) -> None:
 def agent_rows(connection: Connection, mappings: Iterable[RowMapping]) -> list[AgentRow]:
     """Return rows of the table as agents, with their capabilities."""
     rows = list(mappings)
-    own = agent_capabilities.c.agent_id.in_([row["id"] for row in rows])
+    of_agents = agent_capabilities.c.agent_id.in_([row["id"] for row in rows])
     order = (agent_capabilities.c.agent_id, agent_capabilities.c.position)
-    listed = connection.execute(select(agent_capabilities).where(own).order_by(*order)).mappings()
+    entries = connection.execute(select(agent_capabilities).where(of_agents).order_by(*order)).mappings()
     used = {
         agent: tuple(capability_row(entry["capability_id"], entry["entry"]) for entry in group)
-        for agent, group in groupby(listed, key=lambda entry: entry["agent_id"])
+        for agent, group in groupby(entries, key=lambda entry: entry["agent_id"])
     }
     return [_row(row, used.get(row["id"], ())) for row in rows]
 
 
-def _sizes(connection: Connection, found: Sequence[RowMapping]) -> list[int]:
+def _sizes(connection: Connection, rows: Sequence[RowMapping]) -> list[int]:
     """Return the size of each agent with its capabilities."""
-    used, ids = agent_capabilities.c, [row["id"] for row in found]
-    asked = select(used.agent_id, func.sum(func.length(used.entry))).where(used.agent_id.in_(ids))
-    entries = {agent: size or 0 for agent, size in connection.execute(asked.group_by(used.agent_id))}
-    return [size_of(row.values()) + entries.get(row["id"], 0) for row in found]
+    used, ids = agent_capabilities.c, [row["id"] for row in rows]
+    statement = select(used.agent_id, func.sum(func.length(used.entry))).where(used.agent_id.in_(ids))
+    entries = {agent: size or 0 for agent, size in connection.execute(statement.group_by(used.agent_id))}
+    return [size_of(row.values()) + entries.get(row["id"], 0) for row in rows]
 
 
-def _row(found: RowMapping, capabilities: tuple[CapabilityRow, ...]) -> AgentRow:
-    values: dict[str, Any] = dict(found)
+def _row(mapping: RowMapping, capabilities: tuple[CapabilityRow, ...]) -> AgentRow:
+    values: dict[str, Any] = dict(mapping)
     values.update({name: json.loads(values[name]) for name in _JSON if values[name] is not None})
     values.update({name: tuple(values[name]) for name in _TEXTS})
     values.update(org=values["org"] or None, capabilities=capabilities)

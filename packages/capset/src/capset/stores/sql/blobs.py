@@ -124,8 +124,8 @@ class Parts:
     async def stored(self, org: str, file: BinaryIO, size: int) -> AsyncGenerator[Blob]:
         """Yield content for ``store_blob``, if it is large with its parts stored; what becomes no file is removed."""
         blob = Blob(file, size, await _sha256(file, size))
-        there = select(blobs.c.digest).filter_by(org=org, digest=blob.digest)
-        if size <= PART_BYTES or await self._reader.read(lambda at: at.execute(there).first()):
+        existing = select(blobs.c.digest).filter_by(org=org, digest=blob.digest)
+        if size <= PART_BYTES or await self._reader.read(lambda at: at.execute(existing).first()):
             yield blob
             return
         blob = replace(blob, loose=self._ids.new())
@@ -141,8 +141,8 @@ class Parts:
         row = insert(loose_parts).values(id=blob.loose, org=org, digest=blob.digest, until=until)
         await self._writer.write(lambda at: at.execute(row).rowcount)
         stored = select(blob_parts.c.number).filter_by(org=org, digest=blob.digest)
-        known = await self._reader.read(lambda at: at.execute(stored).scalars().all())
-        for number in sorted({*_numbers(0, blob.size)}.difference(known)):
+        stored_numbers = await self._reader.read(lambda at: at.execute(stored).scalars().all())
+        for number in sorted({*_numbers(0, blob.size)}.difference(stored_numbers)):
             await self._writer.write(partial(_store_part, org=org, blob=blob, number=number))
 
     async def _give_up(self, blob: Blob) -> None:

@@ -26,11 +26,11 @@ class SqlDeliveries:
     async def claim(self, channel: str, holder: str, *, now: str, until: str, limit: int) -> Sequence[DeliveryRow]:
         """Take a channel's due deliveries for ``holder`` until a time, and return them."""
         is_due = (deliveries.c.channel == channel, deliveries.c.state == "queued", deliveries.c.due_at <= now)
-        wanted = select(deliveries).where(*is_due).order_by(deliveries.c.due_at, deliveries.c.id).limit(limit)
+        statement = select(deliveries).where(*is_due).order_by(deliveries.c.due_at, deliveries.c.id).limit(limit)
 
         def write(connection: Connection) -> list[DeliveryRow]:
             # Writers take turns, so that no other claims them between the query and the update.
-            rows = [_row(found) for found in connection.execute(wanted).mappings()]
+            rows = [_row(mapping) for mapping in connection.execute(statement).mappings()]
             claimed = [replace(row, holder=holder, due_at=until, attempts=row.attempts + 1) for row in rows]
             for row in claimed:
                 values = {"holder": holder, "due_at": until, "attempts": row.attempts}
@@ -45,14 +45,14 @@ class SqlDeliveries:
 
     async def settle(self, row: DeliveryRow) -> bool:
         """Store the outcome of a claimed delivery's attempt, and let go of it."""
-        held = (
+        condition = (
             (deliveries.c.id == row.id)
             & (deliveries.c.state == "queued")
             & (deliveries.c.holder == row.holder)
             & (deliveries.c.attempts == row.attempts)
         )
         values = {name: getattr(row, name) for name in _OUTCOME} | {"holder": ""}
-        settled = update(deliveries).where(held).values(values)
+        settled = update(deliveries).where(condition).values(values)
         return await self._writer.write(lambda connection: bool(connection.execute(settled).rowcount))
 
     async def find(self, channel: str, key: str) -> DeliveryRow | None:
@@ -65,25 +65,25 @@ class SqlDeliveries:
 
     async def list(self, query: DeliveryQuery) -> DeliveryPage:
         """Return deliveries, newest first."""
-        wanted = select(deliveries).where(deliveries.c.org == (query.org or ""))
+        statement = select(deliveries).where(deliveries.c.org == (query.org or ""))
         for name in ("state", "channel", "approval"):
             if (value := getattr(query, name)) is not None:
-                wanted = wanted.where(deliveries.c[name] == value)
+                statement = statement.where(deliveries.c[name] == value)
         if query.before is not None:
-            wanted = wanted.where(deliveries.c.id < query.before)
-        wanted = wanted.order_by(deliveries.c.id.desc())
+            statement = statement.where(deliveries.c.id < query.before)
+        statement = statement.order_by(deliveries.c.id.desc())
 
         def read(connection: Connection) -> DeliveryPage:
-            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
-            items = tuple([_row(row) for row in found])
+            rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
+            items = tuple([_row(row) for row in rows])
             return DeliveryPage(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
 
     async def retry(self, org: str | None, id: str, *, now: str, act: Entry | None = None) -> bool:
         """Queue a failed delivery of an org again; return whether it had failed."""
-        own = (deliveries.c.org == (org or "")) & (deliveries.c.id == id) & (deliveries.c.state == "failed")
-        queued = update(deliveries).where(own).values(state="queued", attempts=0, due_at=now, ended_at=None)
+        condition = (deliveries.c.org == (org or "")) & (deliveries.c.id == id) & (deliveries.c.state == "failed")
+        queued = update(deliveries).where(condition).values(state="queued", attempts=0, due_at=now, ended_at=None)
         return await self._writer.write(lambda connection: bool(connection.execute(queued).rowcount), act)
 
     async def sweep(self, *, before: str) -> None:
@@ -98,8 +98,8 @@ class SqlDeliveries:
 
     async def _one(self, at: ColumnElement[bool]) -> DeliveryRow | None:
         def read(connection: Connection) -> DeliveryRow | None:
-            found = connection.execute(select(deliveries).where(at)).mappings().one_or_none()
-            return None if found is None else _row(found)
+            row = connection.execute(select(deliveries).where(at)).mappings().one_or_none()
+            return None if row is None else _row(row)
 
         return await self._reader.read(read, is_one_statement=True)
 
@@ -112,6 +112,6 @@ def queue_deliveries(connection: Connection, rows: Sequence[DeliveryRow]) -> Non
             connection.execute(insert(deliveries).values(asdict(row) | {"org": row.org or ""}))
 
 
-def _row(found: RowMapping) -> DeliveryRow:
-    row = DeliveryRow(**found)
+def _row(mapping: RowMapping) -> DeliveryRow:
+    row = DeliveryRow(**mapping)
     return replace(row, org=row.org or None)

@@ -32,17 +32,17 @@ class SqlDirectory:
         """Return principals with sessions in an org, by id and kind."""
 
         def read(connection: Connection) -> list[KnownPrincipal]:
-            found: list[KnownPrincipal] = []
+            principals: list[KnownPrincipal] = []
             last = after
-            while len(found) < limit:
-                wanted = _next_principal(is_named=bool(org), is_first=last is None)
+            while len(principals) < limit:
+                statement = _next_principal(is_named=bool(org), is_first=last is None)
                 values = dict(zip(("id", "kind"), last or (), strict=False))
-                row = connection.execute(wanted, {"org": org, **values}).first()
+                row = connection.execute(statement, {"org": org, **values}).first()
                 if row is None:
                     break
-                found.append(KnownPrincipal(*row))
+                principals.append(KnownPrincipal(*row))
                 last = row[0], row[1]
-            return found
+            return principals
 
         return await self._reader.read(read)
 
@@ -50,11 +50,13 @@ class SqlDirectory:
         """Return organisations by name."""
 
         def read(connection: Connection) -> list[KnownOrg]:
-            found: list[KnownOrg] = []
+            orgs: list[KnownOrg] = []
             last = after
-            while len(found) < limit and (last := _next_org(connection, last)) is not None:
-                found.append(KnownOrg(last, **{what: _count(connection, one, last) for what, one in _ORGS.items()}))
-            return found
+            while len(orgs) < limit and (last := _next_org(connection, last)) is not None:
+                orgs.append(
+                    KnownOrg(last, **{name: _count(connection, column, last) for name, column in _ORGS.items()})
+                )
+            return orgs
 
         return await self._reader.read(read)
 
@@ -71,23 +73,23 @@ def _next_principal(*, is_named: bool, is_first: bool) -> Select[str, str, str]:
         their.c.principal == sessions.c.principal,
         their.c.principal_kind == sessions.c.principal_kind,
     )
-    who = sessions.c.principal, sessions.c.principal_kind
-    own = sessions.c.org == bindparam("org") if is_named else sessions.c.org.is_(None)
-    wanted = select(*who, newest.order_by(their.c.id.desc()).limit(1).scalar_subquery()).where(own)
+    principal = sessions.c.principal, sessions.c.principal_kind
+    of_org = sessions.c.org == bindparam("org") if is_named else sessions.c.org.is_(None)
+    statement = select(*principal, newest.order_by(their.c.id.desc()).limit(1).scalar_subquery()).where(of_org)
     if not is_first:
-        wanted = wanted.where(tuple_(*who) > tuple_(bindparam("id"), bindparam("kind")))
-    return wanted.order_by(*who).limit(1)
+        statement = statement.where(tuple_(*principal) > tuple_(bindparam("id"), bindparam("kind")))
+    return statement.order_by(*principal).limit(1)
 
 
 def _next_org(connection: Connection, after: str | None) -> str | None:
-    if after is None and any(_count(connection, one, "", most=1) for one in _ORGS.values()):
+    if after is None and any(_count(connection, column, "", most=1) for column in _ORGS.values()):
         return ""
-    found: list[str] = []
+    names: list[str] = []
     for column in _ORGS.values():
-        wanted = select(column).where(column > (after or "")).order_by(column).limit(1)
-        if (name := connection.execute(wanted).scalar()) is not None:
-            found.append(name)
-    return min(found, default=None)
+        statement = select(column).where(column > (after or "")).order_by(column).limit(1)
+        if (name := connection.execute(statement).scalar()) is not None:
+            names.append(name)
+    return min(names, default=None)
 
 
 def _count(connection: Connection, column: Column[str | None], org: str, most: int = COUNTED) -> int:
@@ -96,7 +98,7 @@ def _count(connection: Connection, column: Column[str | None], org: str, most: i
     The two are asked for one after the other, so that each is a range of an index.
     """
     counted = 0
-    for own in (column == org,) if org else (column == "", column.is_(None)):
-        some = select(column).where(own).limit(most - counted).subquery()
+    for condition in (column == org,) if org else (column == "", column.is_(None)):
+        some = select(column).where(condition).limit(most - counted).subquery()
         counted += connection.execute(select(func.count()).select_from(some)).scalar_one()
     return counted

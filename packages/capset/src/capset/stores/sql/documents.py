@@ -73,17 +73,17 @@ class Fts5:
 
     def index_words(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
         """Index the words of a document."""
-        own = token(key)
-        text = " ".join([own + word for word in words])
+        prefix = token(key)
+        text = " ".join([prefix + word for word in words])
         connection.execute(_INDEX.insert(), {"rowid": number, "words": text})
 
     def candidates_query(self, key: ScopeKey, words: Sequence[str]) -> Select[int, int]:
         """Return a query for candidates: a union of prefix queries, one for each word."""
-        own, match = token(key), literal_column("document_words").op("MATCH")
+        prefix, match = token(key), literal_column("document_words").op("MATCH")
         # A word has letters and digits only, so that no query can be anything but one quoted prefix.
-        each = [select(_INDEX.c.rowid.label("number")).where(match(f'"{own}{word}"*')) for word in words]
-        found = union_all(*each).subquery()
-        return select(found.c.number, func.count().label("hits")).group_by(found.c.number)
+        each = [select(_INDEX.c.rowid.label("number")).where(match(f'"{prefix}{word}"*')) for word in words]
+        matches = union_all(*each).subquery()
+        return select(matches.c.number, func.count().label("hits")).group_by(matches.c.number)
 
 
 def token(key: ScopeKey) -> str:
@@ -102,7 +102,7 @@ class SqlDocuments:
     async def add(self, key: ScopeKey, row: DocumentRow, *, known: AbstractSet[str] | None = None) -> bool:
         """Store a text, with ``known`` only if there is no other. Raises as the protocol has it."""
         storable(row.text, "the text")
-        found = await _different(row.text)
+        distinct_words = await _different(row.text)
         values = {**columns_of(key), "id": row.id, "text": row.text, "created_at": row.created_at}
 
         def write(connection: Connection) -> bool:
@@ -113,7 +113,7 @@ class SqlDocuments:
                 number = connection.execute(insert(documents).returning(documents.c.number), values).scalar_one()
             except IntegrityError as error:
                 raise StoreError(f"there is a text {row.id!r} already") from error
-            self._search.index_words(connection, number, key, found)
+            self._search.index_words(connection, number, key, distinct_words)
             return True
 
         return await self._writer.write(write)
@@ -123,29 +123,29 @@ class SqlDocuments:
         asked_for = select(*_ROW).where(_at(key), documents.c.id == id)
 
         def read(connection: Connection) -> DocumentRow | None:
-            found = connection.execute(asked_for).one_or_none()
-            return DocumentRow(*found) if found else None
+            row = connection.execute(asked_for).one_or_none()
+            return DocumentRow(*row) if row else None
 
         return await self._reader.read(read)
 
     async def recent(self, key: ScopeKey, *, limit: int, before: str | None = None) -> list[DocumentRow]:
         """Return the newest texts first, at most ``limit``, older than the id ``before``."""
-        wanted = select(*_ROW).where(_at(key)).order_by(documents.c.id.desc()).limit(max(limit, 0))
+        statement = select(*_ROW).where(_at(key)).order_by(documents.c.id.desc()).limit(max(limit, 0))
         if before is not None:
-            wanted = wanted.where(documents.c.id < before)
-        return await self._reader.read(lambda connection: [DocumentRow(*row) for row in connection.execute(wanted)])
+            statement = statement.where(documents.c.id < before)
+        return await self._reader.read(lambda connection: [DocumentRow(*row) for row in connection.execute(statement)])
 
     async def search(self, key: ScopeKey, query: str, *, limit: int) -> list[DocumentRow]:
         """Return the texts with a word that equals or begins with one of the query, at most ``limit``, best first."""
-        wanted = asked(query)
-        if not wanted:
+        query_words = asked(query)
+        if not query_words:
             return await self.recent(key, limit=0)
-        found = self._search.candidates_query(key, wanted).subquery()
+        candidates = self._search.candidates_query(key, query_words).subquery()
         best = (
             select(*_ROW)
-            .join(found, found.c.number == documents.c.number)
+            .join(candidates, candidates.c.number == documents.c.number)
             .where(_at(key))
-            .order_by(found.c.hits.desc(), documents.c.id.desc())
+            .order_by(candidates.c.hits.desc(), documents.c.id.desc())
             .limit(max(limit, 0))
         )
         return await self._reader.read(lambda connection: [DocumentRow(*row) for row in connection.execute(best)])
@@ -160,10 +160,10 @@ def _at(key: ScopeKey) -> ColumnElement[bool]:
     return and_(*[documents.c[name] == value for name, value in where(key).items()])
 
 
-def _has_others(connection: Connection, key: ScopeKey, known: AbstractSet[str]) -> bool:
+def _has_others(connection: Connection, key: ScopeKey, known_ids: AbstractSet[str]) -> bool:
     # Among one more than are known, one is unknown: the rest need not be read.
-    some = select(documents.c.id).where(_at(key)).limit(len(known) + 1)
-    return not set(connection.execute(some).scalars()) <= known
+    some = select(documents.c.id).where(_at(key)).limit(len(known_ids) + 1)
+    return not set(connection.execute(some).scalars()) <= known_ids
 
 
 async def _different(text: str) -> list[str]:

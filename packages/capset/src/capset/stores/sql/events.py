@@ -127,9 +127,9 @@ class SqlEvents:
             _require(connection, turn.session, "turn")
             if is_run and not begins(connection, turn.turn):
                 raise over(turn.turn)
-            there = _turn(connection, turn.session)
-            if there is not None and not _interrupt(connection, there, now, interrupted):
-                return Begun(there.turn, _last(connection, turn.session))
+            current = _turn(connection, turn.session)
+            if current is not None and not _interrupt(connection, current, now, interrupted):
+                return Begun(current.turn, _last(connection, turn.session))
             connection.execute(_BEGIN, asdict(turn))
             self._notifications.send(connection, turn.session)
             last = _last(connection, turn.session)
@@ -166,16 +166,16 @@ class SqlEvents:
 
         return await self._writer.write(write)
 
-    async def take(self, seen: TurnRow, then: TurnRow) -> bool:
-        """Change the holder, time and checkpoint of a turn if all are as ``seen``; return whether they were."""
-        same = (session_turns.c.session == seen.session) & (session_turns.c.turn == seen.turn)
-        same &= (session_turns.c.holder == seen.holder) & (session_turns.c.until == seen.until)
-        taken = update(session_turns).where(same).values(_state(then, seen))
+    async def take(self, previous: TurnRow, then: TurnRow) -> bool:
+        """Change the holder, time and checkpoint of a turn if all are as ``previous``; return whether they were."""
+        same = (session_turns.c.session == previous.session) & (session_turns.c.turn == previous.turn)
+        same &= (session_turns.c.holder == previous.holder) & (session_turns.c.until == previous.until)
+        taken = update(session_turns).where(same).values(_state(then, previous))
         return await self._writer.write(lambda connection: bool(connection.execute(taken).rowcount))
 
     async def due(self, now: str, *, limit: int = 100) -> Sequence[TurnRow]:
         """Return turns with a checkpoint whose time is up, those of the longest expired first."""
-        asked = (
+        statement = (
             select(session_turns)
             .where(session_turns.c.until <= now, session_turns.c.checkpoint.is_not(None))
             .order_by(session_turns.c.until)
@@ -183,7 +183,7 @@ class SqlEvents:
         )
 
         def read(connection: Connection) -> Sequence[TurnRow]:
-            return [TurnRow(**row) for row in connection.execute(asked).mappings()]
+            return [TurnRow(**row) for row in connection.execute(statement).mappings()]
 
         return await self._reader.read(read, is_one_statement=True)
 
@@ -191,8 +191,8 @@ class SqlEvents:
         """End an expired turn without a checkpoint with the event ``interrupted``; return whether there was one."""
 
         def write(connection: Connection) -> bool:
-            there = _turn(connection, session)
-            if there is None or not _interrupt(connection, there, now, interrupted):
+            current = _turn(connection, session)
+            if current is None or not _interrupt(connection, current, now, interrupted):
                 return False
             self._notifications.send(connection, session)
             return True
@@ -232,31 +232,33 @@ class SqlEvents:
         self, session: str, *, after: int | None = 0, limit: int = 1_000, max_bytes: int | None = None
     ) -> MessagePage:
         """Return the messages whose numbers are greater than ``after``, at most ``limit`` of them."""
-        own, columns = session_messages.c.session == session, [session_messages.c[name] for name in _MESSAGE]
+        of_session, columns = session_messages.c.session == session, [session_messages.c[name] for name in _MESSAGE]
         seq = session_messages.c.seq
-        summary = select(func.max(seq)).where(own, session_messages.c.kind == "summary").scalar_subquery()
-        asked = select(*columns).where(own, seq > func.coalesce(summary - 1, 0) if after is None else seq > after)
-        asked = asked.order_by(seq)
-        weighed = select(func.count(), func.coalesce(func.sum(session_messages.c.size), 0)).where(own)
+        summary = select(func.max(seq)).where(of_session, session_messages.c.kind == "summary").scalar_subquery()
+        statement = select(*columns).where(
+            of_session, seq > func.coalesce(summary - 1, 0) if after is None else seq > after
+        )
+        statement = statement.order_by(seq)
+        weighed = select(func.count(), func.coalesce(func.sum(session_messages.c.size), 0)).where(of_session)
 
         def read(connection: Connection) -> MessagePage:
-            found, _ = read_rows(connection, asked, limit, max_bytes)
-            if not found:
+            rows, _ = read_rows(connection, statement, limit, max_bytes)
+            if not rows:
                 _require(connection, session, "message")
             count, size = connection.execute(weighed).one()
-            return MessagePage(tuple([MessageRow(**row) for row in found]), count, int(size))
+            return MessagePage(tuple([MessageRow(**row) for row in rows]), count, int(size))
 
         return await self._reader.read(read)
 
     async def span(self, session: str, turn: str) -> tuple[int, int] | None:
         """Return the numbers of the first and the last message of a turn, ``None`` if it has none."""
         seq = session_messages.c.seq
-        asked = select(func.min(seq), func.max(seq)).where(
+        statement = select(func.min(seq), func.max(seq)).where(
             session_messages.c.session == session, session_messages.c.turn == turn
         )
 
         def read(connection: Connection) -> tuple[int, int] | None:
-            first, last = connection.execute(asked).one()
+            first, last = connection.execute(statement).one()
             return None if first is None else (first, last)
 
         return await self._reader.read(read, is_one_statement=True)
@@ -267,8 +269,8 @@ class SqlEvents:
 
         def write(connection: Connection) -> int:
             _require(connection, session, "message")
-            if (there := _turn(connection, session)) is not None:
-                raise busy(there.turn)
+            if (current := _turn(connection, session)) is not None:
+                raise busy(current.turn)
             return connection.execute(cut).rowcount
 
         return await self._writer.write(write, act)
@@ -276,10 +278,10 @@ class SqlEvents:
     async def copy(self, source: str, target: str, *, to: int) -> int:
         """Copy the messages of a session up to the number ``to`` into another that has none; return how many."""
         columns = [column for column in session_messages.c if column.name != "session"]
-        wanted = select(literal(target), *columns).where(
+        statement = select(literal(target), *columns).where(
             session_messages.c.session == source, session_messages.c.seq <= to
         )
-        copied = insert(session_messages).from_select(["session", *(column.name for column in columns)], wanted)
+        copied = insert(session_messages).from_select(["session", *(column.name for column in columns)], statement)
 
         def write(connection: Connection) -> int:
             for session in (source, target):
@@ -298,38 +300,41 @@ def _state(turn: TurnRow, before: TurnRow) -> dict[str, str | None]:
     return state if turn.checkpoint == before.checkpoint else {**state, "checkpoint": turn.checkpoint}
 
 
-def _require(connection: Connection, session: str, what: str) -> None:
+def _require(connection: Connection, session: str, kind: str) -> None:
     if connection.execute(_THERE, {"of_session": session}).first() is None:
-        raise gone(what)
+        raise gone(kind)
 
 
 def _turn(connection: Connection, session: str) -> TurnRow | None:
-    found = connection.execute(_TURN, {"of_session": session}).mappings().one_or_none()
-    return TurnRow(**found) if found else None
+    row = connection.execute(_TURN, {"of_session": session}).mappings().one_or_none()
+    return TurnRow(**row) if row else None
 
 
-def _latest(connection: Connection, wanted: Collection[str]) -> dict[str, int]:
+def _latest(connection: Connection, session_ids: Collection[str]) -> dict[str, int]:
     # A look-up for each: grouping would read every event of every session.
     last = select(func.max(session_events.c.seq)).where(session_events.c.session == sessions.c.id).scalar_subquery()
-    found: dict[str, int] = {}
-    ids = [one for one in wanted if can_be(one)]
+    latest: dict[str, int] = {}
+    ids = [session_id for session_id in session_ids if can_be(session_id)]
     for start in range(0, len(ids), _NAMED):
         some = sessions.c.id.in_(ids[start : start + _NAMED])
-        found.update((one, number or 0) for one, number in connection.execute(select(sessions.c.id, last).where(some)))
-    return found
+        latest.update(
+            (session_id, number or 0)
+            for session_id, number in connection.execute(select(sessions.c.id, last).where(some))
+        )
+    return latest
 
 
 def _last(connection: Connection, session: str) -> int:
     return connection.execute(_LAST_EVENT, {"of_session": session}).scalar_one() or 0
 
 
-def _interrupt(connection: Connection, there: TurnRow, now: str, interrupted: NewEvent) -> bool:
+def _interrupt(connection: Connection, current: TurnRow, now: str, interrupted: NewEvent) -> bool:
     """End a turn if it has expired and nothing can continue it; return whether that was so."""
-    if there.until > now or there.checkpoint is not None:
+    if current.until > now or current.checkpoint is not None:
         return False
-    session = there.session
+    session = current.session
     connection.execute(delete(session_turns).where(session_turns.c.session == session))
-    _put(connection, session, there.turn, [interrupted], now, after=_last(connection, session))
+    _put(connection, session, current.turn, [interrupted], now, after=_last(connection, session))
     return True
 
 
@@ -337,15 +342,15 @@ def _put(connection: Connection, session: str, turn: str, events: Sequence[NewEv
     if not events:
         return after
     new = [
-        (session, number, turn, one.type, storable(one.data, "the event"), now)
-        for number, one in enumerate(events, after + 1)
+        (session, number, turn, event.type, storable(event.data, "the event"), now)
+        for number, event in enumerate(events, after + 1)
     ]
     insert_rows(connection, session_events.name, _EVENT, new)
     follow(connection, turn, events, now)
     last = after + len(new)
     if last > KEPT:
-        own = session_events.c.session == session
-        connection.execute(delete(session_events).where(own, session_events.c.seq <= last - KEPT))
+        of_session = session_events.c.session == session
+        connection.execute(delete(session_events).where(of_session, session_events.c.seq <= last - KEPT))
     return last
 
 
@@ -354,12 +359,20 @@ def _last_message(connection: Connection, session: str) -> int:
 
 
 def _put_messages(
-    connection: Connection, held: TurnRow, messages: Sequence[NewMessage], now: str, *, after: int
+    connection: Connection, turn: TurnRow, messages: Sequence[NewMessage], now: str, *, after: int
 ) -> None:
     if not messages:
         return
     new = [
-        (held.session, number, held.turn, one.kind, storable(one.data, "the message"), now, len(one.data.encode()))
-        for number, one in enumerate(messages, after + 1)
+        (
+            turn.session,
+            number,
+            turn.turn,
+            message.kind,
+            storable(message.data, "the message"),
+            now,
+            len(message.data.encode()),
+        )
+        for number, message in enumerate(messages, after + 1)
     ]
     insert_rows(connection, session_messages.name, f"{', '.join(_MESSAGE)}, size", new)

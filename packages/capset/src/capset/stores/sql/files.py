@@ -111,9 +111,9 @@ class FileRows:
 
     def usage(self) -> Usage:
         """Return the totals, counted by an index that has nothing else in it."""
-        found = {row[0]: row for row in self._connection.execute(_USED, {"of": self._own["session"]})}
-        _, count, size = found.get(False, (False, 0, 0))
-        directories = found[True][1] if True in found else 0
+        totals = {row[0]: row for row in self._connection.execute(_USED, {"of": self._own["session"]})}
+        _, count, size = totals.get(False, (False, 0, 0))
+        directories = totals[True][1] if True in totals else 0
         return Usage(count, directories - (self._root() is not None), int(size))
 
     def gone(self) -> int:
@@ -166,16 +166,16 @@ class FileRows:
     def contents(self, paths: Sequence[str]) -> Mapping[str, tuple[FileStat, bytes]]:
         """Return the files among these paths, with their content."""
         of = (files.c.org == blobs.c.org) & (files.c.digest == blobs.c.digest)
-        asked = (
+        statement = (
             select(files, blobs.c.content)
             .select_from(files.outerjoin(blobs, of))
             .where(self._session, _DIGEST.is_not(None))
         )
-        found: dict[str, tuple[FileStat, bytes]] = {}
+        by_path: dict[str, tuple[FileStat, bytes]] = {}
         for start in range(0, len(paths), _CHUNK):
-            rows = self._connection.execute(asked.where(files.c.path.in_(paths[start : start + _CHUNK]))).mappings()
-            found |= {row["path"]: (_node(row).stat, self._content(row)) for row in rows.all()}
-        return found
+            rows = self._connection.execute(statement.where(files.c.path.in_(paths[start : start + _CHUNK]))).mappings()
+            by_path |= {row["path"]: (_node(row).stat, self._content(row)) for row in rows.all()}
+        return by_path
 
     def _content(self, row: RowMapping) -> bytes:
         if row["digest"] is not None:
@@ -191,21 +191,21 @@ class FileRows:
 
     def _free_all(self, at: ColumnElement[bool]) -> None:
         """Note the content that rows refer to now."""
-        asked = select(files.c.org, files.c.digest, files.c.parts).where(self._session, at)
-        self._free(self._connection.execute(asked).all())
+        statement = select(files.c.org, files.c.digest, files.c.parts).where(self._session, at)
+        self._free(self._connection.execute(statement).all())
 
-    def _free(self, held: Sequence[Row[Any, Any, Any]]) -> bool:
+    def _free(self, rows: Sequence[Row[Any, Any, Any]]) -> bool:
         """Note this content, and return whether there are any rows."""
-        self._freed.update((row.org, row.digest) for row in held if row.digest is not None)
-        self._freed_parts.update((row.org, row.parts) for row in held if row.parts is not None)
-        return bool(held)
+        self._freed.update((row.org, row.digest) for row in rows if row.digest is not None)
+        self._freed_parts.update((row.org, row.parts) for row in rows if row.parts is not None)
+        return bool(rows)
 
     def _at(self, path: str) -> dict[str, str]:
         return {"of": self._own["session"], "at": path}
 
     def _select(self, at: ColumnElement[bool]) -> list[TreeNode]:
-        found = self._connection.execute(select(files).where(self._session, at)).mappings()
-        return [_node(row) for row in found]
+        rows = self._connection.execute(select(files).where(self._session, at)).mappings()
+        return [_node(row) for row in rows]
 
 
 def _below(path: str) -> ColumnElement[bool]:
@@ -300,9 +300,9 @@ class SqlFiles:
         if size > PART_BYTES:  # before anything of it is written
             await self._reader.read(check)
         async with self._parts.stored(org or "", file, size) as blob:
-            written = await self._writer.write(partial(write, blob=blob), act)
+            saved = await self._writer.write(partial(write, blob=blob), act)
         await self._parts.sweep_freed()
-        return written
+        return saved
 
     async def list(self, session: str, path: str, *, recursive: bool) -> list[FileStat]:
         """Return a directory's entries: directories first, then by name; all below it by path when recursive."""
@@ -353,6 +353,6 @@ class SqlFiles:
 
     async def read_many(self, session: str, paths: Sequence[str]) -> Sequence[tuple[FileStat, bytes]]:
         """Return the files among ``paths`` with their content, in the given order."""
-        asked = tuple(paths)
-        found = await self._reader.read(lambda connection: FileRows(connection, session).contents(asked))
-        return [found[path] for path in asked if path in found]
+        requested = tuple(paths)
+        by_path = await self._reader.read(lambda connection: FileRows(connection, session).contents(requested))
+        return [by_path[path] for path in requested if path in by_path]

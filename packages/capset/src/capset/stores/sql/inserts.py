@@ -42,12 +42,12 @@ def _statement(into: str, width: int, size: int) -> str:
 
 def _insert_as_json(connection: Connection, table: str, names: str, rows: Sequence[tuple[Any, ...]]) -> None:
     """Insert rows by one statement with one parameter, four times faster than one with a parameter for each value."""
-    listed = names.split(", ")
-    text = _json(listed, rows)
+    columns = names.split(", ")
+    text = _json(columns, rows)
     if "\\u0000" in text or "\\u001a" in text:  # or a backslash before such letters, which costs only time
-        text = _json(listed, [tuple(escaped(one) if isinstance(one, str) else one for one in row) for row in rows])
-    found = f"SELECT {names} FROM json_populate_recordset(NULL::{table}, %s)"  # noqa: S608 - names of this package
-    connection.exec_driver_sql(f"INSERT INTO {table} ({names}) {found}", (text,))
+        text = _json(columns, [tuple(escaped(cell) if isinstance(cell, str) else cell for cell in row) for row in rows])
+    subquery = f"SELECT {names} FROM json_populate_recordset(NULL::{table}, %s)"  # noqa: S608 - names of this package
+    connection.exec_driver_sql(f"INSERT INTO {table} ({names}) {subquery}", (text,))
 
 
 def _json(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> str:

@@ -55,17 +55,17 @@ class SqlKeys:
 
     async def page(self, query: KeyQuery) -> KeyPage:
         """Return keys, newest first, even expired and revoked ones."""
-        wanted = select(api_keys).order_by(api_keys.c.id.desc())
+        statement = select(api_keys).order_by(api_keys.c.id.desc())
         if query.org is not None:
-            wanted = wanted.where(api_keys.c.org == query.org if query.org else api_keys.c.org.is_(None))
+            statement = statement.where(api_keys.c.org == query.org if query.org else api_keys.c.org.is_(None))
         if query.principal is not None:
-            wanted = wanted.where(api_keys.c.principal == query.principal)
+            statement = statement.where(api_keys.c.principal == query.principal)
         if query.before is not None:
-            wanted = wanted.where(api_keys.c.id < query.before)
+            statement = statement.where(api_keys.c.id < query.before)
 
         def read(connection: Connection) -> KeyPage:
-            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
-            items = tuple(map(key_row, found))
+            rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
+            items = tuple(map(key_row, rows))
             return KeyPage(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
@@ -99,15 +99,15 @@ class SqlKeys:
 
     async def revoked(self, digests: Collection[str]) -> frozenset[str]:
         """Return those of these digests whose keys are revoked."""
-        asked = [*digests]
+        requested = [*digests]
         is_revoked = select(api_keys.c.digest).where(api_keys.c.revoked_at.is_not(None))
 
         def read(connection: Connection) -> frozenset[str]:
-            some = (asked[start : start + _NAMED] for start in range(0, len(asked), _NAMED))
-            found = (connection.execute(is_revoked.where(api_keys.c.digest.in_(one))).scalars() for one in some)
-            return frozenset(digest for part in found for digest in part)
+            some = (requested[start : start + _NAMED] for start in range(0, len(requested), _NAMED))
+            parts = (connection.execute(is_revoked.where(api_keys.c.digest.in_(chunk))).scalars() for chunk in some)
+            return frozenset(digest for part in parts for digest in part)
 
-        return await self._reader.read(read, is_one_statement=len(asked) <= _NAMED)
+        return await self._reader.read(read, is_one_statement=len(requested) <= _NAMED)
 
     async def signing_keys(self, *, now: str, renewed: str, expired: str) -> Sequence[SigningKey]:
         """Return the servers' signing keys, newest first, after making one if the newest is too old."""
@@ -117,7 +117,7 @@ class SqlKeys:
             if not is_renewed(keys, renewed):
                 keys = renewed_keys(keys, now, expired)
                 connection.execute(delete(settings).where(settings.c.name == _SIGNING))
-                value = json.dumps([asdict(one) for one in keys])
+                value = json.dumps([asdict(key) for key in keys])
                 connection.execute(insert(settings).values(name=_SIGNING, value=value))
             return keys
 
@@ -126,8 +126,8 @@ class SqlKeys:
 
     async def _one(self, at: ColumnElement[bool]) -> KeyRow | None:
         def read(connection: Connection) -> KeyRow | None:
-            found = connection.execute(select(api_keys).where(at)).mappings().one_or_none()
-            return key_row(found) if found else None
+            row = connection.execute(select(api_keys).where(at)).mappings().one_or_none()
+            return key_row(row) if row else None
 
         return await self._reader.read(read, is_one_statement=True)
 
@@ -135,8 +135,8 @@ class SqlKeys:
 def _signing_keys(connection: Connection) -> list[SigningKey]:
     text = connection.execute(select(settings.c.value).where(settings.c.name == _SIGNING)).scalar()
     try:
-        keys = [SigningKey(**one) for one in json.loads(text or "[]")]
-        if all(len(bytes.fromhex(one.key)) == _BYTES for one in keys):
+        keys = [SigningKey(**entry) for entry in json.loads(text or "[]")]
+        if all(len(bytes.fromhex(key.key)) == _BYTES for key in keys):
             return keys
     except (TypeError, ValueError):
         pass

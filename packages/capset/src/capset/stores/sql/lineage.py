@@ -53,13 +53,13 @@ class SqlLineage:
 
     async def register(self, row: RegistrationRow) -> RegistrationRow:
         """Store a registration, or reuse that of its agent id and static hash; it becomes the latest."""
-        own = stored_row(row)
-        return await self._writer.write(lambda connection: put_registration(connection, own))
+        stored = stored_row(row)
+        return await self._writer.write(lambda connection: put_registration(connection, stored))
 
     async def latest_registration(self, org: str | None, agent_id: str) -> RegistrationRow | None:
         """Return an agent's last registration, or ``None``."""
-        found = await self._last(registrations, org, agent_id=agent_id)
-        return RegistrationRow(**found) if found else None
+        row = await self._last(registrations, org, agent_id=agent_id)
+        return RegistrationRow(**row) if row else None
 
     async def record_turn(
         self,
@@ -76,103 +76,103 @@ class SqlLineage:
 
     async def link(self, org: str | None, id: str) -> LinkRow | None:
         """Return a link, or ``None``."""
-        found = await self._last(links, org, id=id)
-        return LinkRow(**found) if found else None
+        row = await self._last(links, org, id=id)
+        return LinkRow(**row) if row else None
 
     async def latest_link(self, org: str | None, session: str) -> LinkRow | None:
         """Return a session's last recorded link, or ``None``."""
-        found = await self._last(links, org, session=session)
-        return LinkRow(**found) if found else None
+        row = await self._last(links, org, session=session)
+        return LinkRow(**row) if row else None
 
     async def links(self, query: LinkQuery) -> LinkPage:
         """Return links, newest first."""
         if not can_be(query.org, query.agent_id, query.session, query.before):
             return LinkPage((), None)
-        wanted = _select(links, query.org).order_by(links.c.id.desc())
+        statement = _select(links, query.org).order_by(links.c.id.desc())
         for name in ("agent_id", "session"):
             if (value := getattr(query, name)) is not None:
-                wanted = wanted.where(links.c[name] == value)
+                statement = statement.where(links.c[name] == value)
         if query.before is not None:
-            wanted = wanted.where(links.c.id < query.before)
+            statement = statement.where(links.c.id < query.before)
 
         def read(connection: Connection) -> LinkPage:
-            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
-            items = tuple([LinkRow(**_values(row)) for row in found])
+            rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
+            items = tuple([LinkRow(**_values(row)) for row in rows])
             return LinkPage(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
 
     async def sightings(self, org: str | None, hash: str, *, looked: int = SIGHTED) -> Sightings:
         """Return the links of an org, of the newest ``looked``, that name a hash."""
-        own = links.c.org == (org or "")
-        newest = select(links.c.id).where(own).order_by(links.c.id.desc()).limit(looked + 1).subquery()
+        of_org = links.c.org == (org or "")
+        newest = select(links.c.id).where(of_org).order_by(links.c.id.desc()).limit(looked + 1).subquery()
         columns = (links.c.id, links.c.session, links.c.agent_id, links.c.agent_name, links.c.created_at)
         names = [links.c[name] == hash for name in ("static_hash", "runtime_hash", "prompt_hash")]
-        wanted = select(*columns).where(own, or_(*names, links.c.tool_refs.contains(hash, autoescape=True)))
+        statement = select(*columns).where(of_org, or_(*names, links.c.tool_refs.contains(hash, autoescape=True)))
 
         def read(connection: Connection) -> Sightings:
             count, first = connection.execute(select(func.count(), func.min(newest.c.id))).one()
             if not count:
                 return Sightings((), None)
             looked_at = links.c.id > first if count > looked else links.c.id >= first
-            rows = connection.execute(wanted.where(looked_at).order_by(links.c.id.desc()))
-            found = tuple([Sighting(*row) for row in rows])
+            rows = connection.execute(statement.where(looked_at).order_by(links.c.id.desc()))
+            sightings = tuple([Sighting(*row) for row in rows])
             if count <= looked:
-                return Sightings(found, None)
-            oldest = select(links.c.created_at).where(own, looked_at).order_by(links.c.id).limit(1)
-            return Sightings(found, connection.execute(oldest).scalar())
+                return Sightings(sightings, None)
+            oldest = select(links.c.created_at).where(of_org, looked_at).order_by(links.c.id).limit(1)
+            return Sightings(sightings, connection.execute(oldest).scalar())
 
         return await self._reader.read(read)
 
     async def record_envelope(self, row: EnvelopeRow) -> None:
         """Store an envelope. Raises ``StoreError`` if its id is taken, or its link is not in its org."""
-        own = stored_row(row)
-        await self._writer.write(lambda connection: put_envelope(connection, own))
+        stored = stored_row(row)
+        await self._writer.write(lambda connection: put_envelope(connection, stored))
 
     async def envelope(self, org: str | None, id: str) -> EnvelopeRow | None:
         """Return an envelope, or ``None``."""
-        found = await self._last(envelopes, org, id=id)
-        return EnvelopeRow(**found) if found else None
+        row = await self._last(envelopes, org, id=id)
+        return EnvelopeRow(**row) if row else None
 
     async def envelope_of(self, org: str | None, link: str) -> EnvelopeRow | None:
         """Return the envelope of a link, the latest if there are several, or ``None``."""
-        found = await self._last(envelopes, org, link=link)
-        return EnvelopeRow(**found) if found else None
+        row = await self._last(envelopes, org, link=link)
+        return EnvelopeRow(**row) if row else None
 
     async def record_transition(self, row: TransitionRow) -> None:
         """Store a transition. Raises ``StoreError`` unless both links exist."""
-        own = stored_row(row)
-        await self._writer.write(lambda connection: put_transition(connection, own))
+        stored = stored_row(row)
+        await self._writer.write(lambda connection: put_transition(connection, stored))
 
     async def transitions(self, org: str | None, session: str) -> tuple[TransitionRow, ...]:
         """Return a session's transitions in recording order, at most the last 1,000."""
-        found = await self._newest(transitions, org, TRANSITIONS, session=session)
-        return tuple(TransitionRow(**row) for row in reversed(found))
+        rows = await self._newest(transitions, org, TRANSITIONS, session=session)
+        return tuple(TransitionRow(**row) for row in reversed(rows))
 
     async def record_payloads(self, payloads: Iterable[PayloadRow]) -> None:
         """Store the payloads of hashes, each once."""
-        own = [stored_row(row) for row in payloads]
-        await self._writer.write(lambda connection: put_payloads(connection, own))
+        stored = [stored_row(row) for row in payloads]
+        await self._writer.write(lambda connection: put_payloads(connection, stored))
 
     async def payload(self, org: str | None, hash: str) -> PayloadRow | None:
         """Return the payload of a hash, or ``None``."""
-        found = await self._last(payloads, org, hash=hash)
-        return PayloadRow(**found) if found else None
+        row = await self._last(payloads, org, hash=hash)
+        return PayloadRow(**row) if row else None
 
     async def _last(self, table: Table, org: str | None, **at: str) -> dict[str, Any] | None:
-        found = await self._newest(table, org, 1, **at)
-        return found[0] if found else None
+        rows = await self._newest(table, org, 1, **at)
+        return rows[0] if rows else None
 
     async def _newest(self, table: Table, org: str | None, limit: int, **at: str) -> list[dict[str, Any]]:
         """Return the values of the rows with these columns, the last recorded first."""
         if not can_be(org, *at.values()):
             return []
-        wanted = _select(table, org).where(*[table.c[name] == value for name, value in at.items()]).limit(limit)
+        statement = _select(table, org).where(*[table.c[name] == value for name, value in at.items()]).limit(limit)
         if _NUMBER in table.c:
-            wanted = wanted.order_by(table.c[_NUMBER].desc())
+            statement = statement.order_by(table.c[_NUMBER].desc())
 
         def read(connection: Connection) -> list[dict[str, Any]]:
-            return [_values(row) for row in connection.execute(wanted).mappings()]
+            return [_values(row) for row in connection.execute(statement).mappings()]
 
         return await self._reader.read(read, is_one_statement=True)
 
@@ -181,8 +181,8 @@ def _select(table: Table, org: str | None) -> Select[Any]:  # of columns of seve
     return select(*[column for column in table.c if column.name != _NUMBER]).where(table.c.org == (org or ""))
 
 
-def _values(found: RowMapping) -> dict[str, Any]:
-    values: dict[str, Any] = {**found, "org": found["org"] or None}
+def _values(mapping: RowMapping) -> dict[str, Any]:
+    values: dict[str, Any] = {**mapping, "org": mapping["org"] or None}
     if "tool_refs" in values:
         values["tool_refs"] = tuple([Ref(**ref) for ref in json.loads(values["tool_refs"])])
     return values
@@ -193,28 +193,28 @@ def put_registration(connection: Connection, row: RegistrationRow) -> Registrati
     of_agent = (registrations.c.org == (row.org or "")) & (registrations.c.agent_id == row.agent_id)
     of_hash = of_agent & (registrations.c.static_hash == row.static_hash)
     last = connection.execute(select(func.max(registrations.c.number)).where(of_agent)).scalar() or 0
-    there = connection.execute(select(registrations).where(of_hash)).one_or_none()
-    if there is None:
+    existing = connection.execute(select(registrations).where(of_hash)).one_or_none()
+    if existing is None:
         try:
             connection.execute(insert(registrations).values(**_columns(row), number=last + 1))
         except IntegrityError as error:
             raise taken("a registration", row.id) from error
         return row
-    values = {"agent_name": row.agent_name, "number": last if there.number == last else last + 1}
-    if values != {"agent_name": there.agent_name, "number": there.number}:
+    values = {"agent_name": row.agent_name, "number": last if existing.number == last else last + 1}
+    if values != {"agent_name": existing.agent_name, "number": existing.number}:
         connection.execute(update(registrations).where(of_hash).values(values))
-    return replace(row, id=there.id, profile=there.profile, created_at=there.created_at)
+    return replace(row, id=existing.id, profile=existing.profile, created_at=existing.created_at)
 
 
-def put_turn(connection: Connection, turn: TurnRows, most: int | None = None) -> TransitionRow | None:
+def put_turn(connection: Connection, turn: TurnRows, maximum: int | None = None) -> TransitionRow | None:
     """Insert the rows of one turn, and a transition if its session's runtime hash has changed; return that one."""
     link, last = turn.link, None
     if link.session is not None:
         of_session = (links.c.org == (link.org or "")) & (links.c.session == link.session)
-        asked = select(links.c.id, links.c.runtime_hash).where(of_session).order_by(links.c.number.desc()).limit(1)
-        last = connection.execute(asked).one_or_none()
+        statement = select(links.c.id, links.c.runtime_hash).where(of_session).order_by(links.c.number.desc()).limit(1)
+        last = connection.execute(statement).one_or_none()
         count = select(func.count()).select_from(links).where(of_session)
-        if most is not None and connection.execute(count).scalar_one() >= most:
+        if maximum is not None and connection.execute(count).scalar_one() >= maximum:
             raise LinksFull
     try:
         connection.execute(insert(links).values(_columns(link)))
@@ -250,9 +250,9 @@ def put_payloads(connection: Connection, rows: Iterable[PayloadRow]) -> None:
         by_org.setdefault(row.org or "", {}).setdefault(row.hash, row)
     for org, by_hash in by_org.items():
         for some in _chunks(list(by_hash)):
-            asked = select(payloads.c.hash).where(payloads.c.org == org, payloads.c.hash.in_(some))
-            there = set(connection.execute(asked).scalars())
-            if new := [_columns(by_hash[one]) for one in some if one not in there]:
+            statement = select(payloads.c.hash).where(payloads.c.org == org, payloads.c.hash.in_(some))
+            existing = set(connection.execute(statement).scalars())
+            if new := [_columns(by_hash[payload_hash]) for payload_hash in some if payload_hash not in existing]:
                 connection.execute(insert(payloads), new)
 
 
@@ -264,8 +264,8 @@ def _insert_envelope(connection: Connection, row: EnvelopeRow) -> None:
 
 
 def _require_link(connection: Connection, org: str | None, id: str) -> None:
-    asked = select(links.c.id).where(links.c.org == (org or ""), links.c.id == id)
-    if connection.execute(asked).first() is None:
+    statement = select(links.c.id).where(links.c.org == (org or ""), links.c.id == id)
+    if connection.execute(statement).first() is None:
         raise no_link(id)
 
 

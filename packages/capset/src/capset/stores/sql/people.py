@@ -59,14 +59,14 @@ class SqlPeople:
 
     async def list(self, query: PersonQuery) -> PersonPage:
         """Return people, newest first."""
-        wanted = select(people).where(people.c.org == (query.org or ""))
+        statement = select(people).where(people.c.org == (query.org or ""))
         if query.before is not None:
-            wanted = wanted.where(people.c.id < query.before)
-        wanted = wanted.order_by(people.c.id.desc())
+            statement = statement.where(people.c.id < query.before)
+        statement = statement.order_by(people.c.id.desc())
 
         def read(connection: Connection) -> PersonPage:
-            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
-            items = tuple([person_row(row) for row in found])
+            rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
+            items = tuple([person_row(row) for row in rows])
             return PersonPage(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)

@@ -22,11 +22,11 @@ class SqlPins:
 
     async def list(self, server: str | None = None) -> Sequence[ToolPin]:
         """Return the pins of a server, or of all, by server and tool."""
-        wanted = select(pins) if server is None else select(pins).where(pins.c.server == server)
+        statement = select(pins) if server is None else select(pins).where(pins.c.server == server)
 
         def read(connection: Connection) -> list[ToolPin]:
-            found = [ToolPin(**row) for row in connection.execute(wanted).mappings()]
-            return sorted(found, key=lambda one: (one.server, one.tool))  # databases sort text each in its own way
+            tool_pins = [ToolPin(**row) for row in connection.execute(statement).mappings()]
+            return sorted(tool_pins, key=lambda pin: (pin.server, pin.tool))  # databases sort text each in its own way
 
         return await self._reader.read(read)
 
@@ -36,10 +36,10 @@ class SqlPins:
         """Store pins of a server, in the place of those of the same tools, and remove others; all or nothing."""
 
         def write(connection: Connection) -> bool:
-            gone = [*remove, *(one.tool for one in add)]
+            gone = [*remove, *(pin.tool for pin in add)]
             connection.execute(delete(pins).where(pins.c.server == server, pins.c.tool.in_(gone)))
             if add:
-                connection.execute(insert(pins), [asdict(one) | {"server": server} for one in add])
+                connection.execute(insert(pins), [asdict(pin) | {"server": server} for pin in add])
             return True
 
         await self._writer.write(write, act)

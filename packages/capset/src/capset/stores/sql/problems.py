@@ -102,7 +102,7 @@ def sentence(error: BaseException) -> Sentence:
     code = code_of(error)
     if code is None:
         text = str(error)
-        return next((said for words, said in _WORDS.items() if words in text), _lost(error))
+        return next((meaning for words, meaning in _WORDS.items() if words in text), _lost(error))
     return _CODES.get(code) or _CLASSES.get(code[:2]) or (f"failed ({code})", "")
 
 
@@ -133,13 +133,13 @@ def store_error(name: str, error: BaseException) -> StoreError:
     if isinstance(cause, sqlite3.Error):
         # Absent from errors that the driver raises by itself, such as one for a value that it cannot bind.
         code: int | None = getattr(cause, "sqlite_errorcode", None)
-        if code is not None and (known := _SQLITE.get(code & 0xFF)):
-            return StoreError(f"the database {name!r} {known[0]}", hint=known[1])
+        if code is not None and (description := _SQLITE.get(code & 0xFF)):
+            return StoreError(f"the database {name!r} {description[0]}", hint=description[1])
         reason: str | None = getattr(cause, "sqlite_errorname", None)
         return StoreError(f"the database {name!r} failed ({reason or type(cause).__name__})")
     if cause is not None and is_of_driver(cause):
-        said, todo = sentence(cause)
-        return StoreError(f"the database {name!r} {said}", hint=todo or None)
+        summary, todo = sentence(cause)
+        return StoreError(f"the database {name!r} {summary}", hint=todo or None)
     if isinstance(cause, OSError):
         return StoreError(f"the database {name!r} failed: {cause.strerror or type(cause).__name__}")
     return StoreError(f"the database {name!r} failed ({type(cause).__name__})")
@@ -154,9 +154,9 @@ def busy_error(name: str, holder: str) -> StoreBusy:
 
 def repeated(error: StoreError) -> StoreError:
     """Return the same error for one more task: one that is raised twice would mix their tracebacks."""
-    again = type(error)(error.message, hint=error.hint)
-    again.public, again.__cause__ = error.public, error.__cause__
-    return again
+    duplicate = type(error)(error.message, hint=error.hint)
+    duplicate.public, duplicate.__cause__ = error.public, error.__cause__
+    return duplicate
 
 
 def is_locked(error: BaseException) -> bool:

@@ -100,31 +100,31 @@ def byte_length(connection: Connection, column: ColumnElement[str | None]) -> Co
 
 
 def read_rows(
-    connection: Connection, wanted: Select[Any], limit: int, max_bytes: int | None
+    connection: Connection, statement: Select[Any], limit: int, max_bytes: int | None
 ) -> tuple[list[RowMapping], bool]:
     """Return the first rows of a query, ``limit`` at most and about as many bytes, and whether there are more.
 
     No more than these are held: SQLite gives row by row, and PostgreSQL, whose driver reads a whole result, is asked
     for the sizes before.
     """
-    wanted = wanted.limit(limit + 1)
+    statement = statement.limit(limit + 1)
     if max_bytes is None:
-        found = list(connection.execute(wanted).mappings().all())
-        return found[:limit], len(found) > limit
+        rows = list(connection.execute(statement).mappings().all())
+        return rows[:limit], len(rows) > limit
     if connection.dialect.name == "sqlite":
-        found = list[RowMapping]()
+        rows = list[RowMapping]()
 
         def sizes(result: Result[Any]) -> Iterator[int]:
             for row in result.mappings():
-                found.append(row)
+                rows.append(row)
                 yield size_of(row.values())
 
-        with connection.execute(wanted) as result:  # closed after an error too, or SQLite would go on reading
+        with connection.execute(statement) as result:  # closed after an error too, or SQLite would go on reading
             fit = min(limit, fitting(sizes(result), max_bytes))
-        return found[:fit], fit < len(found)
-    texts = [one for one in wanted.selected_columns if isinstance(one.type, Text)]
-    first, *others = [func.coalesce(byte_length(connection, one), 0) for one in texts]
+        return rows[:fit], fit < len(rows)
+    texts = [column for column in statement.selected_columns if isinstance(column.type, Text)]
+    first, *others = [func.coalesce(byte_length(connection, column), 0) for column in texts]
     total = sum(others, start=first)
-    known = connection.execute(wanted.with_only_columns(total)).scalars().all()
-    fit = min(limit, fitting(known, max_bytes))
-    return list(connection.execute(wanted.limit(fit)).mappings()), fit < len(known)
+    row_sizes = connection.execute(statement.with_only_columns(total)).scalars().all()
+    fit = min(limit, fitting(row_sizes, max_bytes))
+    return list(connection.execute(statement.limit(fit)).mappings()), fit < len(row_sizes)

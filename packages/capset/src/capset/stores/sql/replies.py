@@ -37,12 +37,12 @@ class SqlReplies:
 
         def write(connection: Connection) -> ReplyRow | None:
             _sweep(connection, expired)
-            found = connection.execute(select(*_ROW).where(_at(row.session, row.key))).mappings().one_or_none()
-            if found is not None:
-                return _reply(found)
+            existing = connection.execute(select(*_ROW).where(_at(row.session, row.key))).mappings().one_or_none()
+            if existing is not None:
+                return _reply(existing)
             if most is not None:
-                asked = select(func.count(), func.min(replies.c.created_at)).where(replies.c.org == (row.org or ""))
-                count, oldest = connection.execute(asked).one()
+                statement = select(func.count(), func.min(replies.c.created_at)).where(replies.c.org == (row.org or ""))
+                count, oldest = connection.execute(statement).one()
                 if count >= most:
                     raise KeysFull(oldest or row.created_at)
             try:
@@ -95,8 +95,8 @@ class SqlReplies:
         await self._writer.write(lambda connection: _sweep(connection, expired))
 
 
-def _reply(found: RowMapping) -> ReplyRow:
-    values: dict[str, Any] = {**found, "org": found["org"] or None}
+def _reply(mapping: RowMapping) -> ReplyRow:
+    values: dict[str, Any] = {**mapping, "org": mapping["org"] or None}
     row = ReplyRow(**values)
     return row if row.status is not None else replace(row, body=None, correlation=_note(row.body).get("correlation"))
 
@@ -129,17 +129,17 @@ def _sweep(connection: Connection, expired: str) -> None:
     connection.execute(delete(replies).where(replies.c.created_at < expired))
 
 
-def _shed(connection: Connection, org: str, most: int) -> None:
+def _shed(connection: Connection, org: str, maximum: int) -> None:
     """Remove an org's oldest bodies until the others fit."""
-    kept = (replies.c.org == org) & (replies.c.size > 0)
-    left = (connection.execute(select(func.sum(replies.c.size)).where(kept)).scalar() or 0) - most
-    if left <= 0:
+    condition = (replies.c.org == org) & (replies.c.size > 0)
+    excess = (connection.execute(select(func.sum(replies.c.size)).where(condition)).scalar() or 0) - maximum
+    if excess <= 0:
         return
-    oldest = select(replies.c.session, replies.c.key, replies.c.size).where(kept).order_by(replies.c.created_at)
+    oldest = select(replies.c.session, replies.c.key, replies.c.size).where(condition).order_by(replies.c.created_at)
     for session, key, size in connection.execute(oldest).all():
         connection.execute(update(replies).where(_at(session, key)).values(body=None, size=0))
-        left -= size
-        if left <= 0:
+        excess -= size
+        if excess <= 0:
             return
 
 

@@ -75,23 +75,23 @@ class SqlRuns:
         """Return a run, or ``None``."""
 
         def read(connection: Connection) -> RunRow | None:
-            found = connection.execute(select(runs).where(runs.c.id == id)).mappings().one_or_none()
-            return None if found is None else _run(found)
+            row = connection.execute(select(runs).where(runs.c.id == id)).mappings().one_or_none()
+            return None if row is None else _run(row)
 
         return await self._reader.read(read)
 
     async def list(self, query: RunQuery) -> RunPage:
         """Return runs, newest first."""
-        wanted = select(runs).where(runs.c.org == (query.org or "")).order_by(runs.c.id.desc())
+        statement = select(runs).where(runs.c.org == (query.org or "")).order_by(runs.c.id.desc())
         for name in ("principal", "principal_kind", "state", "queue"):
             if (value := getattr(query, name)) is not None:
-                wanted = wanted.where(runs.c[name] == value)
+                statement = statement.where(runs.c[name] == value)
         if query.before is not None:
-            wanted = wanted.where(runs.c.id < query.before)
+            statement = statement.where(runs.c.id < query.before)
 
         def read(connection: Connection) -> RunPage:
-            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
-            items = tuple([_run(row) for row in found])
+            rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
+            items = tuple([_run(row) for row in rows])
             return RunPage(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
@@ -108,16 +108,16 @@ class SqlRuns:
         waiting = (runs.c.state == "waiting", runs.c.kind == "call", runs.c.queue.in_(queues))
         return await self._read(select(runs).where(*waiting, ~is_open).order_by(runs.c.id).limit(limit))
 
-    async def change(self, seen: RunRow, then: RunRow) -> bool:
-        """Store what differs between two forms of a run, if its state and attempts are as ``seen``."""
-        same = (runs.c.state == seen.state, runs.c.attempts == seen.attempts)
-        changed = {name: value for name, value in _values(then).items() if value != _values(seen)[name]}
-        stored = update(runs).where(runs.c.id == seen.id, *same).values(changed | {"state": then.state})
+    async def change(self, previous: RunRow, then: RunRow) -> bool:
+        """Store what differs between two forms of a run, if its state and attempts are as ``previous``."""
+        same = (runs.c.state == previous.state, runs.c.attempts == previous.attempts)
+        changed = {name: value for name, value in _values(then).items() if value != _values(previous)[name]}
+        stored = update(runs).where(runs.c.id == previous.id, *same).values(changed | {"state": then.state})
         return await self._writer.write(lambda connection: bool(connection.execute(stored).rowcount))
 
-    async def _read(self, wanted: Select[Any]) -> Sequence[RunRow]:
+    async def _read(self, statement: Select[Any]) -> Sequence[RunRow]:
         def read(connection: Connection) -> Sequence[RunRow]:
-            return [_run(found) for found in connection.execute(wanted).mappings()]
+            return [_run(row) for row in connection.execute(statement).mappings()]
 
         return await self._reader.read(read)
 
@@ -142,17 +142,17 @@ class SqlWorkers:
 
     async def list(self) -> Sequence[WorkerRow]:
         """Return every worker, in the order of their ids."""
-        wanted = select(workers).order_by(workers.c.id)
+        statement = select(workers).order_by(workers.c.id)
 
         def read(connection: Connection) -> Sequence[WorkerRow]:
-            found = [WorkerRow(**row) for row in connection.execute(wanted).mappings()]
-            return [replace(one, queues=tuple(json.loads(cast("str", one.queues)))) for one in found]
+            worker_rows = [WorkerRow(**row) for row in connection.execute(statement).mappings()]
+            return [replace(worker, queues=tuple(json.loads(cast("str", worker.queues)))) for worker in worker_rows]
 
         return await self._reader.read(read)
 
-    async def take(self, seen: WorkerRow, *, until: str) -> bool:
-        """Change until when a worker is alive if that is as ``seen``; return whether it was."""
-        same = (workers.c.id == seen.id) & (workers.c.until == seen.until)
+    async def take(self, previous: WorkerRow, *, until: str) -> bool:
+        """Change until when a worker is alive if that is as ``previous``; return whether it was."""
+        same = (workers.c.id == previous.id) & (workers.c.until == previous.until)
         taken = update(workers).where(same).values(until=until)
         return await self._writer.write(lambda connection: bool(connection.execute(taken).rowcount))
 
@@ -200,6 +200,6 @@ def _values(row: RunRow) -> Mapping[str, Any]:
     return asdict(row) | {"org": row.org or "", "content": storable(row.content, "the message")}
 
 
-def _run(found: RowMapping) -> RunRow:
-    row = RunRow(**found)
+def _run(mapping: RowMapping) -> RunRow:
+    row = RunRow(**mapping)
     return replace(row, org=row.org or None)

@@ -31,8 +31,8 @@ class SqlSchedules:
         """Store a new schedule."""
 
         def write(connection: Connection) -> bool:
-            there = select(sessions.c.id).where(sessions.c.id == row.session)
-            if row.session is not None and connection.execute(there).first() is None:
+            session_query = select(sessions.c.id).where(sessions.c.id == row.session)
+            if row.session is not None and connection.execute(session_query).first() is None:
                 raise gone("schedule")
             if most is not None:
                 of_org = select(func.count()).where(schedules.c.org == (row.org or ""))
@@ -50,23 +50,23 @@ class SqlSchedules:
         """Return a schedule, or ``None``."""
 
         def read(connection: Connection) -> ScheduleRow | None:
-            found = connection.execute(select(schedules).where(schedules.c.id == id)).mappings().one_or_none()
-            return None if found is None else _schedule(found)
+            row = connection.execute(select(schedules).where(schedules.c.id == id)).mappings().one_or_none()
+            return None if row is None else _schedule(row)
 
         return await self._reader.read(read, is_one_statement=True)
 
     async def list(self, query: ScheduleQuery) -> SchedulePage:
         """Return schedules, newest first."""
-        whose = (schedules.c.org == (query.org or "")) & (schedules.c.principal == query.principal)
-        wanted = select(schedules).where(whose, schedules.c.principal_kind == query.principal_kind)
+        of_principal = (schedules.c.org == (query.org or "")) & (schedules.c.principal == query.principal)
+        statement = select(schedules).where(of_principal, schedules.c.principal_kind == query.principal_kind)
         if query.before is not None:
-            wanted = wanted.where(schedules.c.id < query.before)
+            statement = statement.where(schedules.c.id < query.before)
 
         def read(connection: Connection) -> SchedulePage:
-            found, has_more = read_rows(
-                connection, wanted.order_by(schedules.c.id.desc()), query.limit, query.max_bytes
+            rows, has_more = read_rows(
+                connection, statement.order_by(schedules.c.id.desc()), query.limit, query.max_bytes
             )
-            items = tuple([_schedule(row) for row in found])
+            items = tuple([_schedule(row) for row in rows])
             return SchedulePage(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
@@ -79,29 +79,29 @@ class SqlSchedules:
     async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[ScheduleRow]:
         """Return the schedules of a queue whose next run is due: the longest due first, those with a problem last."""
         is_due = (schedules.c.queue == queue, schedules.c.next_at <= now)
-        wanted = select(schedules).where(*is_due).order_by(schedules.c.next_at, schedules.c.id)
+        statement = select(schedules).where(*is_due).order_by(schedules.c.next_at, schedules.c.id)
 
         def read(connection: Connection) -> Sequence[ScheduleRow]:
-            found: list[ScheduleRow] = []
+            rows: list[ScheduleRow] = []
             for some in (schedules.c.problem.is_(None), schedules.c.problem.is_not(None)):  # each in the index's order
-                page = wanted.where(some).limit(limit - len(found))
-                found += [_schedule(row) for row in connection.execute(page).mappings()]
-            return found
+                page = statement.where(some).limit(limit - len(rows))
+                rows += [_schedule(row) for row in connection.execute(page).mappings()]
+            return rows
 
         return await self._reader.read(read)
 
     async def change(
         self,
-        seen: ScheduleRow,
+        previous: ScheduleRow,
         then: ScheduleRow,
         *,
         run: RunRow | None = None,
         most: int | None = None,
         act: Entry | None = None,
     ) -> bool:
-        """Store what differs between two forms of a schedule, if its next time is as ``seen``."""
-        same = (schedules.c.id == seen.id) & schedules.c.next_at.is_not_distinct_from(seen.next_at)
-        changed = {name: value for name, value in _values(then).items() if value != _values(seen)[name]}
+        """Store what differs between two forms of a schedule, if its next time is as ``previous``."""
+        same = (schedules.c.id == previous.id) & schedules.c.next_at.is_not_distinct_from(previous.next_at)
+        changed = {name: value for name, value in _values(then).items() if value != _values(previous)[name]}
         stored = update(schedules).where(same).values(changed | {"next_at": then.next_at})
 
         def write(connection: Connection) -> bool:
@@ -118,6 +118,6 @@ def _values(row: ScheduleRow) -> Mapping[str, Any]:
     return asdict(row) | {"org": row.org or "", "content": storable(row.content, "the message")}
 
 
-def _schedule(found: RowMapping) -> ScheduleRow:
-    row = ScheduleRow(**found)
+def _schedule(mapping: RowMapping) -> ScheduleRow:
+    row = ScheduleRow(**mapping)
     return replace(row, org=row.org or None)

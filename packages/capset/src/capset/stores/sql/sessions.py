@@ -35,14 +35,14 @@ class SqlSessions:
         """Store a new session with a ``door``, or update the one that has that door."""
 
         def write(connection: Connection) -> SessionRow:
-            own = sessions.c.door == row.door
-            found = connection.execute(select(sessions.c.id, sessions.c.created_at).where(own)).one_or_none()
-            if found is None:
+            condition = sessions.c.door == row.door
+            existing = connection.execute(select(sessions.c.id, sessions.c.created_at).where(condition)).one_or_none()
+            if existing is None:
                 _insert(connection, row)
                 return row
-            kept = replace(row, id=found.id, created_at=found.created_at)
-            connection.execute(update(sessions).where(own).values(asdict(kept)))
-            return kept
+            updated = replace(row, id=existing.id, created_at=existing.created_at)
+            connection.execute(update(sessions).where(condition).values(asdict(updated)))
+            return updated
 
         return await self._writer.write(write)
 
@@ -63,26 +63,26 @@ class SqlSessions:
 
     async def _read(self, condition: ColumnElement[bool]) -> SessionRow | None:
         def read(connection: Connection) -> SessionRow | None:
-            found = connection.execute(select(sessions).where(condition)).mappings().one_or_none()
-            return SessionRow(**found) if found else None
+            row = connection.execute(select(sessions).where(condition)).mappings().one_or_none()
+            return SessionRow(**row) if row else None
 
         return await self._reader.read(read, is_one_statement=True)
 
     async def list(self, query: SessionQuery) -> SessionPage:
         """Return sessions, newest first."""
         of_org = sessions.c.org == query.org if query.org is not None else sessions.c.org.is_(None)
-        wanted = select(sessions).where(of_org).order_by(sessions.c.id.desc())
+        statement = select(sessions).where(of_org).order_by(sessions.c.id.desc())
         for name in ("principal", "principal_kind", "agent_id"):
             if (value := getattr(query, name)) is not None:
-                wanted = wanted.where(sessions.c[name] == value)
+                statement = statement.where(sessions.c[name] == value)
         if query.principal is not None:
-            wanted = wanted.where(sessions.c.on_behalf_of.is_not_distinct_from(query.on_behalf_of))
+            statement = statement.where(sessions.c.on_behalf_of.is_not_distinct_from(query.on_behalf_of))
         if query.before is not None:
-            wanted = wanted.where(sessions.c.id < query.before)
+            statement = statement.where(sessions.c.id < query.before)
 
         def read(connection: Connection) -> SessionPage:
-            found, has_more = read_rows(connection, wanted, query.limit, query.max_bytes)
-            items = tuple([SessionRow(**row) for row in found])
+            rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
+            items = tuple([SessionRow(**row) for row in rows])
             return SessionPage(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)

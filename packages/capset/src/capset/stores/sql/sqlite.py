@@ -97,11 +97,11 @@ class SqliteStore(SqlStore):
     def copy_into(self, file: Path) -> None:
         """Write a consistent copy into an existing empty file."""
         with (
-            closing(sqlite3.connect(self._path, timeout=self._busy_seconds)) as own,
+            closing(sqlite3.connect(self._path, timeout=self._busy_seconds)) as source,
             closing(sqlite3.connect(file)) as copy,
         ):
             # In one step: a copy in several steps would begin again with each commit of a writer, without end.
-            own.backup(copy)
+            source.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")  # one file, with none beside it
             if copy.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
                 raise StoreError(f"the database {self._name!r} is damaged", hint="capset db check says where")
@@ -123,9 +123,9 @@ class SqliteStore(SqlStore):
             with (
                 explained(str(file)),
                 closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)) as copy,
-                closing(sqlite3.connect(part)) as own,
+                closing(sqlite3.connect(part)) as target,
             ):
-                copy.backup(own)
+                copy.backup(target)
             with engine.begin() as connection:
                 result = finish(connection)
             engine.dispose()  # with its last connection, SQLite removes the files beside it

@@ -39,12 +39,12 @@ def where(key: ScopeKey) -> Mapping[str, str]:
     return {"scope": key.scope, "owner": key.owner, "org": key.org or "", "name": key.name}
 
 
-def require_session(connection: Connection, key: ScopeKey, what: str) -> None:
-    """Raise ``StateError`` (404) for a key of a missing session; ``what`` names the value it would hold."""
+def require_session(connection: Connection, key: ScopeKey, noun: str) -> None:
+    """Raise ``StateError`` (404) for a key of a missing session; ``noun`` names the value it would hold."""
     if key.scope == "session":
-        asked = select(sessions.c.id).where(sessions.c.id == key.owner)
-        if connection.execute(asked).first() is None:
-            raise gone(what)
+        query = select(sessions.c.id).where(sessions.c.id == key.owner)
+        if connection.execute(query).first() is None:
+            raise gone(noun)
 
 
 class SqlStates:
@@ -62,13 +62,13 @@ class SqlStates:
             names[_owner(key)].append(key.name)
 
         def read(connection: Connection) -> list[StateRow]:
-            found: dict[ScopeKey, StateRow] = {}
-            for owner, listed in names.items():
-                for start in range(0, len(listed), _NAMES):
-                    some = {**_parameters(owner), "names": listed[start : start + _NAMES]}
+            rows: dict[ScopeKey, StateRow] = {}
+            for owner, owner_names in names.items():
+                for start in range(0, len(owner_names), _NAMES):
+                    some = {**_parameters(owner), "names": owner_names[start : start + _NAMES]}
                     for row in connection.execute(_SELECT_SOME, some):
-                        found[replace(owner, name=row.name)] = StateRow(row.value, row.version)
-            return [found.get(key, _NOTHING) for key in keys]
+                        rows[replace(owner, name=row.name)] = StateRow(row.value, row.version)
+            return [rows.get(key, _NOTHING) for key in keys]
 
         return await self._reader.read(read)
 
@@ -80,16 +80,16 @@ class SqlStates:
         at = _parameters(key)
 
         def write(connection: Connection) -> StateRow:
-            found = connection.execute(_SELECT, at).one_or_none()
-            if found is None:  # otherwise its session exists too
+            stored = connection.execute(_SELECT, at).one_or_none()
+            if stored is None:  # otherwise its session exists too
                 require_session(connection, key, "value")
-            there = StateRow(found.value, found.version) if found else _NOTHING
-            value = change(there)
-            if value is None and there.value is None:
-                return there
-            row = StateRow(value if value is None else storable(value, "the value"), there.version + 1)
+            current = StateRow(stored.value, stored.version) if stored else _NOTHING
+            value = change(current)
+            if value is None and current.value is None:
+                return current
+            row = StateRow(value if value is None else storable(value, "the value"), current.version + 1)
             values = {"value": row.value, "version": row.version, "updated_at": now}
-            if found is None:
+            if stored is None:
                 connection.execute(insert(states), {**columns_of(key), **values})
             else:
                 connection.execute(_UPDATE, {**at, **values})

@@ -299,9 +299,9 @@ async def close_interrupted(
     The keys of their calls without effect are free again, and so is what their steps have reserved. What belongs to a
     live writer is left to it. Return the dead writers that were left alone.
     """
-    writers = [one for one in await reader.read(_writers) if one != writer.id]
+    writers = [writer_id for writer_id in await reader.read(_writers) if writer_id != writer.id]
     gone = await asyncio.to_thread(leases.gone, writers) if writers else []
-    if closed := [one for one in gone if among is None or one in among]:
+    if closed := [writer_id for writer_id in gone if among is None or writer_id in among]:
         await writer.write(lambda connection: _close(connection, writer.id, closed))
         await writer.write(lambda connection: free_keys(connection, closed))
         await writer.write(lambda connection: free_steps(connection, closed))
@@ -315,11 +315,11 @@ def _writers(connection: Connection) -> Sequence[str]:
 
 
 def _close(connection: Connection, writer: str, gone: Sequence[str]) -> None:
-    listed = f"SELECT id FROM open_intents WHERE writer IN ({marks(connection, len(gone))})"  # noqa: S608
+    subquery = f"SELECT id FROM open_intents WHERE writer IN ({marks(connection, len(gone))})"  # noqa: S608
     now = iso(time.time_ns())
     outcomes: list[Row] = []
     with as_they_lie(connection):
-        intents = list(raw_records(connection, f"WHERE phase = 'intent' AND id IN ({listed}) ORDER BY seq", gone))
+        intents = list(raw_records(connection, f"WHERE phase = 'intent' AND id IN ({subquery}) ORDER BY seq", gone))
     for intent in intents:
         try:
             outcomes.append(interrupted(intent, now))

@@ -47,8 +47,10 @@ class SqlUsage:
                     self._leases.take(self._writer.id)  # otherwise another process would take this one for dead
                 except OSError as error:
                     raise StoreError(f"this process cannot show that it is alive: {error}") from None
-                own = {"step": claim.step, "writer": self._writer.id, **claim.most.plain()}
-                connection.execute(insert(usage_reservations), [{"key": window.key, **own} for window in claim.windows])
+                reservation = {"step": claim.step, "writer": self._writer.id, **claim.most.plain()}
+                connection.execute(
+                    insert(usage_reservations), [{"key": window.key, **reservation} for window in claim.windows]
+                )
             return before
 
         return await self._writer.write(write)
@@ -79,8 +81,8 @@ def free_steps(connection: Connection, gone: Collection[str]) -> None:
 def drop_usage(connection: Connection, session: str) -> None:
     """Remove the windows of a session."""
     for table in (usages, usage_reservations):
-        own = (table.c.key > f"{session}/") & (table.c.key < f"{session}0")  # the character after a slash
-        connection.execute(delete(table).where(own))
+        condition = (table.c.key > f"{session}/") & (table.c.key < f"{session}0")  # the character after a slash
+        connection.execute(delete(table).where(condition))
 
 
 def _read(connection: Connection, windows: Sequence[UsageWindow], now: int) -> list[WindowUsage]:
@@ -91,20 +93,24 @@ def _read(connection: Connection, windows: Sequence[UsageWindow], now: int) -> l
 
 
 def _sums(
-    connection: Connection, table: Table, windows: Sequence[UsageWindow], *those: ColumnElement[bool]
+    connection: Connection, table: Table, windows: Sequence[UsageWindow], *conditions: ColumnElement[bool]
 ) -> dict[str, AgentUsage]:
     """Return the sums of a table's rows for each of the windows that has any."""
     sums = (func.sum(table.c[name]).label(name) for name in RESOURCES)
-    own = table.c.key.in_([window.key for window in windows])
-    rows = connection.execute(select(table.c.key, *sums).where(own, *those).group_by(table.c.key)).mappings()
+    in_windows = table.c.key.in_([window.key for window in windows])
+    rows = connection.execute(
+        select(table.c.key, *sums).where(in_windows, *conditions).group_by(table.c.key)
+    ).mappings()
     return {row["key"]: usage_of({name: row[name] for name in RESOURCES}) for row in rows}
 
 
 def _settle(connection: Connection, claim: StepClaim, used: AgentUsage, now: int) -> list[WindowUsage]:
     before = _read(connection, claim.windows, now)
     keys = [window.key for window in claim.windows]
-    own = usage_reservations.c.key.in_(keys) & (usage_reservations.c.step == claim.step)
-    freed = {*connection.execute(delete(usage_reservations).where(own).returning(usage_reservations.c.key)).scalars()}
+    condition = usage_reservations.c.key.in_(keys) & (usage_reservations.c.step == claim.step)
+    freed = {
+        *connection.execute(delete(usage_reservations).where(condition).returning(usage_reservations.c.key)).scalars()
+    }
     counted = claim.counted(before, used)
     if counted != AgentUsage():
         for window in claim.windows:
@@ -117,8 +123,8 @@ def _settle(connection: Connection, claim: StepClaim, used: AgentUsage, now: int
 
 def _add(connection: Connection, window: UsageWindow, more: AgentUsage, now: int) -> None:
     began, ends = window.part(now)
-    own = (usages.c.key == window.key) & (usages.c.began == began)
+    condition = (usages.c.key == window.key) & (usages.c.began == began)
     plus = {name: usages.c[name] + getattr(more, name) for name in RESOURCES}
-    if not connection.execute(update(usages).where(own).values(plus)).rowcount:
+    if not connection.execute(update(usages).where(condition).values(plus)).rowcount:
         part = {"key": window.key, "began": began, "ends": FOREVER if ends is None else ends}
         connection.execute(insert(usages).values({**part, **more.plain()}))

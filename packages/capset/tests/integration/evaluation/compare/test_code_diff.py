@@ -62,7 +62,7 @@ def test_a_reference_is_told_apart_by_name_and_hash_alone() -> None:
 
 def test_payloads_of_code_differ_file_by_file() -> None:
     before, after = code_payload({"a.py": ONE, "b.py": ONE}), code_payload({"b.py": TWO, "c.py": ONE})
-    assert [(one.path, one.kind) for one in diff_payloads(before, after)] == [
+    assert [(change.path, change.kind) for change in diff_payloads(before, after)] == [
         ("files[a.py]", "removed"),
         ("files[b.py].digest", "changed"),
         ("files[c.py]", "added"),
@@ -82,19 +82,23 @@ async def test_a_store_that_kept_both_turns_tells_which_files_changed(
     store = make_store(url.format(tmp_path))
     await store.open()
     try:
-        ids = [(await record_turn(store, one, session="s-1")).id for one in (before, after)]
-        diff = diff_sides(*[await stored_side(store.lineage, None, one) for one in ids])
+        ids = [(await record_turn(store, turn, session="s-1")).id for turn in (before, after)]
+        diff = diff_sides(*[await stored_side(store.lineage, None, link_id) for link_id in ids])
         assert await store.lineage.transitions(None, "s-1") == (), "no runtime hash has moved"
     finally:
         await store.close()
     (code,) = diff.code
     (ours,), (theirs,) = before.link.tool_refs, after.link.tool_refs
     assert code.code == ChangedCode(ours.code or "", theirs.code or "", ("add",))
-    assert [(one.path, one.kind) for one in code.changes or ()] == [("files[tinybox/sums.py].digest", "changed")]
-    shown = format_diff_report(diff, width=200)
-    assert "same definition, other code: add\n    ~ files[tinybox/sums.py].digest  " in shown
-    assert [one["path"] for one in diff_shape(diff).plain()["code"][0]["changes"]] == ["files[tinybox/sums.py].digest"]
+    assert [(change.path, change.kind) for change in code.changes or ()] == [
+        ("files[tinybox/sums.py].digest", "changed")
+    ]
+    report = format_diff_report(diff, width=200)
+    assert "same definition, other code: add\n    ~ files[tinybox/sums.py].digest  " in report
+    assert [change["path"] for change in diff_shape(diff).plain()["code"][0]["changes"]] == [
+        "files[tinybox/sums.py].digest"
+    ]
     of_files = diff_envelopes(before.envelope, after.envelope)
     assert of_files.differs
-    assert [one.changes for one in of_files.code] == [None]
+    assert [code_change.changes for code_change in of_files.code] == [None]
     assert "changes" not in diff_shape(of_files).plain()["code"][0]

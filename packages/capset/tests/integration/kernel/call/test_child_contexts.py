@@ -77,7 +77,7 @@ async def test_the_set_is_decided_anew_for_every_run_and_each_has_its_own_hash(s
         assert (await session.try_call(plain)).error is not None
         assert len({session.snapshot.runtime_hash, users.runtime_hash, experts.runtime_hash}) == 3
         records = await desk.records()
-        assert [(one.tool, one.outcome, one.runtime_hash) for one in records] == [
+        assert [(record.tool, record.outcome, record.runtime_hash) for record in records] == [
             ("plain", "succeeded", users.runtime_hash),
             ("deep", "not_found", users.runtime_hash),
             ("promote", "succeeded", users.runtime_hash),
@@ -89,13 +89,13 @@ async def test_the_set_is_decided_anew_for_every_run_and_each_has_its_own_hash(s
 @pytest.mark.spec("C27")
 async def test_streams_and_messages_are_decided_too(store: str) -> None:
     async with opened(agent, store=store) as desk:
-        assert [one.kind for one in await ask(desk.session, "plain")] == ["reply"]
-        assert [one.data["status"] for one in await ask(desk.session, "deep", {})] == [404]
+        assert [message.kind for message in await ask(desk.session, "plain")] == ["reply"]
+        assert [message.data["status"] for message in await ask(desk.session, "deep", {})] == [404]
         await desk.session.call(promote)
         (reply,) = await ask(desk.session, "for_experts.deep", {})
         assert reply.data == "deep"
         async with desk.session.stream(deep) as messages:
-            assert [one.data async for one in messages] == ["deep"]
+            assert [message.data async for message in messages] == ["deep"]
         (wrong,) = await ask(desk.session, "deep", {"no": 1})
         assert wrong.data["status"] == 422
 
@@ -115,22 +115,22 @@ async def test_instructions_context_and_helpers_come_and_go() -> None:
 @pytest.mark.spec("C27")
 async def test_a_function_may_stand_for_the_whole_of_uses_and_bring_others() -> None:
     inner = Capability("inner", uses=lambda ctx: [for_users])
-    whole = Agent("whole", uses=lambda ctx: [inner])
-    async with opened(whole) as desk:
+    dynamic_agent = Agent("whole", uses=lambda ctx: [inner])
+    async with opened(dynamic_agent) as desk:
         assert set((await desk.session.current()).tools) == {"plain"}
         assert await desk.session.call(plain) == "plain"
 
 
 @pytest.mark.spec("C28")
 async def test_resources_and_state_must_be_declared_statically() -> None:
-    kept = Resource("kept", int, scope="session", default=0)
+    counter = Resource("kept", int, scope="session", default=0)
 
     @tool
     async def count(ctx: Context) -> int:
         """Count."""
-        return await ctx.resource(kept).increment()
+        return await ctx.resource(counter).increment()
 
-    counting = Capability("counting", resources=[kept], presets={"tools": Preset(tools=[count])})
+    counting = Capability("counting", resources=[counter], presets={"tools": Preset(tools=[count])})
     undeclared = Agent("tester", uses=[lambda ctx: [counting]])
     async with opened(undeclared) as desk:
         with pytest.raises(DefinitionError, match="declares 'kept', which nothing declares statically") as caught:
@@ -147,12 +147,12 @@ async def test_resources_and_state_must_be_declared_statically() -> None:
 
 @pytest.mark.spec("C29")
 async def test_what_is_there_already_is_not_contributed_twice() -> None:
-    told = Capability("told", instructions="Once.", context=["Only once."], tools=[plain])
-    outer = Capability("outer", uses=[told], instructions="Around.")
-    twice = Agent("tester", uses=[told, lambda ctx: [told, outer], lambda ctx: [outer]])
+    inner = Capability("told", instructions="Once.", context=["Only once."], tools=[plain])
+    outer = Capability("outer", uses=[inner], instructions="Around.")
+    twice = Agent("tester", uses=[inner, lambda ctx: [inner, outer], lambda ctx: [outer]])
     async with opened(twice) as desk:
         text = await desk.session.system_text()
-        assert [text.count(one) for one in ("Once.", "Only once.", "Around.")] == [1, 1, 1]
+        assert [text.count(phrase) for phrase in ("Once.", "Only once.", "Around.")] == [1, 1, 1]
 
 
 def _fails(ctx: Context) -> Iterable[Capability[Any, Any]]:
@@ -199,9 +199,9 @@ async def test_dynamic_uses_only_add() -> None:
 
 
 @pytest.mark.spec("C27")
-@pytest.mark.parametrize("said", [None, for_users, "for_users"])
-async def test_what_is_no_list_is_said_to_be_none(said: Any) -> None:
-    async with opened(Agent("tester", uses=[lambda ctx: said])) as desk:
+@pytest.mark.parametrize("returned", [None, for_users, "for_users"])
+async def test_what_is_no_list_is_said_to_be_none(returned: Any) -> None:
+    async with opened(Agent("tester", uses=[lambda ctx: returned])) as desk:
         with pytest.raises(ContextError, match="must return a list of capabilities; got"):
             await desk.session.current()
 
@@ -218,6 +218,6 @@ async def test_a_tool_of_a_preset_that_is_off_is_named_with_what_switches_it_on(
 
 @pytest.mark.spec("C15")
 async def test_instructions_name_tools_as_they_are_named_here() -> None:
-    told = Capability("told", tools=[plain], instructions="Use `plain`, in plain words, not `other`.")
-    async with opened(Agent("tester", uses=[told.with_names(prefix="x_")])) as desk:
+    capability = Capability("told", tools=[plain], instructions="Use `plain`, in plain words, not `other`.")
+    async with opened(Agent("tester", uses=[capability.with_names(prefix="x_")])) as desk:
         assert "Use `x_plain`, in plain words, not `other`." in await desk.session.system_text()

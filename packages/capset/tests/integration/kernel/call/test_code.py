@@ -60,18 +60,18 @@ def theirs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 async def test_it_stands_on_both_records_of_a_call(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = theirs(tmp_path, monkeypatch)
-    async with desk(module.write, module.fail, module.closed, store=store) as here:
+    async with desk(module.write, module.fail, module.closed, store=store) as opened:
         (tmp_path / "tinycode.py").unlink()  # so nothing reads it when it is recorded
-        await here.session.call(module.write, "tea")
-        await here.session.try_call(module.write, text=1)
-        await here.session.try_call(module.fail, "no")
-        await here.session.try_call(module.closed, "no")
-        await here.session.try_message(here.session.message("nothing", {}))
-        await here.kernel.audit.flush()
-        records = await here.kernel.audit.read()
-        assert (await here.kernel.audit.verify()).problem is None
-    found = [(record.tool, record.phase, record.outcome, record.code_hash is not None) for record in records]
-    assert found == [
+        await opened.session.call(module.write, "tea")
+        await opened.session.try_call(module.write, text=1)
+        await opened.session.try_call(module.fail, "no")
+        await opened.session.try_call(module.closed, "no")
+        await opened.session.try_message(opened.session.message("nothing", {}))
+        await opened.kernel.audit.flush()
+        records = await opened.kernel.audit.read()
+        assert (await opened.kernel.audit.verify()).problem is None
+    rows = [(record.tool, record.phase, record.outcome, record.code_hash is not None) for record in records]
+    assert rows == [
         ("write", "intent", None, True),
         ("write", "outcome", "succeeded", True),
         ("write", "outcome", "invalid", True),
@@ -88,9 +88,9 @@ async def test_code_that_has_no_hash_leaves_the_column_empty(store: str) -> None
     namespace: dict[str, Any] = {}
     exec('async def typed() -> int:\n    "Do."\n    return 1', namespace)  # as a console does
     typed = tool(effect="write")(namespace["typed"])
-    async with desk(typed, store=store) as here:
-        assert await here.session.call(typed) == 1
-        assert [record.code_hash for record in await here.kernel.audit.read()] == [None, None]
+    async with desk(typed, store=store) as opened:
+        assert await opened.session.call(typed) == 1
+        assert [record.code_hash for record in await opened.kernel.audit.read()] == [None, None]
     assert code_of(typed).reason is not None
 
 

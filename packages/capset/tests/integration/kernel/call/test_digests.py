@@ -48,10 +48,10 @@ async def test_the_digest_of_the_text_is_on_record_however_much_of_it_is(
     ):
         await session.call(execute, code=code)
         (record,) = await records_of(kernel.audit)
-    kept = json.loads(record.arguments)
-    assert kept["code#sha256"] == of(digested_as)
+    arguments = json.loads(record.arguments)
+    assert arguments["code#sha256"] == of(digested_as)
     assert "hush-1234" not in record.arguments
-    assert len(kept["code"]) < 2_100
+    assert len(arguments["code"]) < 2_100
 
 
 @pytest.mark.spec("G20")
@@ -59,9 +59,9 @@ async def test_it_stays_where_arguments_are_too_large_to_be_kept(store: str) -> 
     async with desk(execute, store=store) as opened:
         await opened.session.call(execute, code="1", more=["x" * 1_000] * 50)
         record = await opened.record()
-    kept = json.loads(record.arguments)
-    assert kept["code#sha256"] == of("1")
-    assert kept.keys() == {"omitted", "code#sha256"}
+    arguments = json.loads(record.arguments)
+    assert arguments["code#sha256"] == of("1")
+    assert arguments.keys() == {"omitted", "code#sha256"}
 
 
 @pytest.mark.spec("G20")

@@ -13,14 +13,16 @@ from tests.helpers.kernel.support import opened
 
 @pytest.mark.spec("C36")
 async def test_clients_may_read_what_is_exposed_and_nothing_else(store: str) -> None:
-    seen = Resource("seen", list[str], scope="user", default=list)
+    visited = Resource("seen", list[str], scope="user", default=list)
     hidden = Resource("hidden", int, scope="session", default=1)
 
     async def do(ctx: Context) -> None:
         await ctx.state(Counts).increment("hits")
-        await ctx.resource(seen).push("x")
+        await ctx.resource(visited).push("x")
 
-    kit = Capability("shown", resources=[seen, hidden], state={"session": Mood, "org": Later}, expose=["seen", "mood"])
+    kit = Capability(
+        "shown", resources=[visited, hidden], state={"session": Mood, "org": Later}, expose=["seen", "mood"]
+    )
     agent, run = agent_of(do, uses=[kit], state={"session": Counts}, expose=["hits"])
     async with opened(agent, store=store) as desk:
         assert await desk.session.exposed() == {

@@ -64,17 +64,17 @@ async def nested(ctx: Context, build_first: bool) -> bool:
 @tool
 def views(ctx: Context) -> list[str]:
     """Look at the untyped view."""
-    found = ctx.cap
-    assert found.counter is found["counter"] is ctx.use(counter)
-    assert "quiet" not in found
-    assert len(found) == 3
+    view = ctx.cap
+    assert view.counter is view["counter"] is ctx.use(counter)
+    assert "quiet" not in view
+    assert len(view) == 3
     with pytest.raises(NotFound, match=r"unknown capability with helpers 'conter'; did you mean 'counter'\?"):
-        _ = found.conter
+        _ = view.conter
     with pytest.raises(NotFound, match="has no helpers"):
         ctx.use(quiet)
     with pytest.raises(NotFound, match="is not used by 'tester'"):
         ctx.use(Capability("stranger", helpers=Counter))
-    return sorted(found)
+    return sorted(view)
 
 
 agent = Agent("tester", uses=[left, right, quiet], tools=[both, nested, views])
@@ -133,7 +133,10 @@ async def test_the_untyped_view_has_capabilities_with_the_names_of_methods(name:
     async def look(ctx: Context) -> str:
         """Look at it in every way."""
         assert getattr(ctx.cap, name) == ctx.cap[name] == ctx.use(named)
-        assert {one: ctx.cap[one] for one in ctx.cap} == {"counter": ctx.use(counter), name: ctx.use(named)}
+        assert {capability_name: ctx.cap[capability_name] for capability_name in ctx.cap} == {
+            "counter": ctx.use(counter),
+            name: ctx.use(named),
+        }
         return getattr(ctx.cap, name)
 
     async with opened(Agent("tester", uses=[counter, named], tools=[look])) as desk:
@@ -195,12 +198,12 @@ async def test_a_config_is_what_the_reference_gave_or_its_defaults() -> None:
             ctx.config(counter)
         return ctx.config(sized).size
 
-    given = Options(size=5)
-    for used, told in ((sized, 1), (sized.with_config(given), 5)):
-        given.size = 9  # what was given stays as it was then
+    options = Options(size=5)
+    for used, expected in ((sized, 1), (sized.with_config(options), 5)):
+        options.size = 9  # what was given stays as it was then
         async with opened(Agent("tester", uses=[used, counter], tools=[size])) as desk:
-            assert await desk.session.call(size) == told
-        given = Options(size=5)
+            assert await desk.session.call(size) == expected
+        options = Options(size=5)
 
 
 class Names(BaseModel):
@@ -226,8 +229,8 @@ async def test_what_a_handler_does_to_its_config_reaches_no_other_call(is_given:
 class Vault:
     """Secrets of a test."""
 
-    def __init__(self, **known: str) -> None:
-        self.known = known
+    def __init__(self, **values: str) -> None:
+        self.known = values
         self.asked: list[str] = []
 
     async def get(self, name: str) -> str | None:
@@ -242,9 +245,9 @@ async def test_a_secret_is_had_by_those_who_declare_it_and_stands_nowhere(
     @tool
     async def reveal(ctx: Context, name: str) -> int:
         """Ask for a secret."""
-        found = await ctx.secret(name)
-        logging.getLogger("test").warning("the secret is %s", found)
-        return len(found.get_secret_value())
+        secret = await ctx.secret(name)
+        logging.getLogger("test").warning("the secret is %s", secret)
+        return len(secret.get_secret_value())
 
     vault = Vault(API_KEY="hunter2-hunter2", OTHER="x")
     keyed = Agent("tester", uses=[Capability("keyed", tools=[reveal], secrets=["API_KEY", "UNSET"])])
@@ -258,8 +261,8 @@ async def test_a_secret_is_had_by_those_who_declare_it_and_stands_nowhere(
         with pytest.raises(ToolError):
             await desk.session.call(reveal, "OTHER")  # there is one, and nobody declares it
         assert vault.asked == ["API_KEY", "UNSET"]
-        told: Any = [caplog.text, desk.session.snapshot.composition.static_hash, *await desk.records()]
-        assert "hunter2" not in str(told)
+        exposed: Any = [caplog.text, desk.session.snapshot.composition.static_hash, *await desk.records()]
+        assert "hunter2" not in str(exposed)
 
 
 @pytest.mark.spec("C1")

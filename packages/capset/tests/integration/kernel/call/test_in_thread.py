@@ -76,7 +76,7 @@ async def test_a_thread_that_does_not_stop_is_abandoned(monkeypatch: pytest.Monk
             await opened.session.options(timeout=0.05).call(wait)
         assert opened.kernel.abandoned == 1
         release.set()
-        await until(lambda: all(one.name != "capset-handler" for one in threading.enumerate()))
+        await until(lambda: all(thread.name != "capset-handler" for thread in threading.enumerate()))
 
 
 async def test_it_takes_the_context_of_a_call() -> None:

@@ -130,8 +130,8 @@ def expected(attempts: list[tuple[str, str, str]]) -> Counter[str]:
 
 async def check(opened: Desk, attempts: list[tuple[str, str, str]]) -> None:
     records = await opened.records()
-    assert Counter(one.outcome for one in records) == expected(attempts)
-    assert len({one.id for one in records}) == len(attempts)
+    assert Counter(record.outcome for record in records) == expected(attempts)
+    assert len({record.id for record in records}) == len(attempts)
     assert (await opened.kernel.audit.verify()).ok
 
 
@@ -140,8 +140,8 @@ async def check(opened: Desk, attempts: list[tuple[str, str, str]]) -> None:
 @given(attempts=st.lists(ATTEMPTS, max_size=12))
 async def test_one_after_another_each_attempt_has_one_outcome(attempts: list[tuple[str, str, str]]) -> None:
     async with desk(act, look, flow) as opened:
-        for one in attempts:
-            await attempt(opened.session, *one)
+        for parameters in attempts:
+            await attempt(opened.session, *parameters)
         await check(opened, attempts)
 
 
@@ -154,7 +154,7 @@ async def test_all_at_once_each_attempt_has_one_outcome(
 ) -> None:
     for url in ("memory://", f"sqlite:///{tmp_path_factory.mktemp('run')}/capset.db"):
         async with desk(act, look, flow, store=url) as opened:
-            await asyncio.gather(*(attempt(opened.session, *one) for one in attempts))
+            await asyncio.gather(*(attempt(opened.session, *parameters) for parameters in attempts))
             await check(opened, attempts)
 
 
@@ -166,29 +166,29 @@ async def test_an_intent_is_there_for_what_started_and_only_then(ending: str, do
         for name in TOOLS:
             await attempt(opened.session, door, name, ending)
         records = await opened.records()
-        assert [one.outcome for one in records] == [OUTCOMES.get(ending, ending)] * 3
+        assert [record.outcome for record in records] == [OUTCOMES.get(ending, ending)] * 3
         links = rows_of(tmp_path / "capset.db")
         started = {"denied", "invalid", "not_found"}.isdisjoint({ending})
-        intents = {one for one, phase, _ in links if phase == "intent"}
-        assert intents == ({one.id for one in records if one.tool != "look"} if started else set())
+        intents = {record_id for record_id, phase, _ in links if phase == "intent"}
+        assert intents == ({record.id for record in records if record.tool != "look"} if started else set())
         for intent in intents:
-            assert [phase for one, phase, _ in links if one == intent] == ["intent", "outcome"]
+            assert [phase for record_id, phase, _ in links if record_id == intent] == ["intent", "outcome"]
 
 
 @pytest.mark.spec("G23")
 @pytest.mark.parametrize("effect", ["write", "external", "destructive"])
 async def test_the_intent_is_in_the_file_before_the_handler_starts(effect: Any, tmp_path: Path) -> None:
-    seen: list[list[tuple[str, str, str | None]]] = []
+    reads: list[list[tuple[str, str, str | None]]] = []
 
     @tool(effect=effect)
     async def look_into_the_file() -> int:
         """See what another connection sees."""
-        seen.append(rows_of(tmp_path / "capset.db"))
+        reads.append(rows_of(tmp_path / "capset.db"))
         return 1
 
     async with desk(look_into_the_file, store=f"sqlite:///{tmp_path}/capset.db") as opened:
         result = await opened.session.try_call(look_into_the_file)
-        assert seen == [[(result.record, "intent", None)]]
+        assert reads == [[(result.record, "intent", None)]]
         # … and the outcome is there before the caller is told.
         assert rows_of(tmp_path / "capset.db")[1:] == [(result.record, "outcome", "succeeded")]
 
@@ -303,16 +303,18 @@ async def test_a_nested_call_is_an_attempt_of_its_own(ending: str) -> None:
 @pytest.mark.parametrize("effect", ["read", "write"])
 async def test_a_recursion_without_end_is_ended_and_every_attempt_is_on_record(effect: Any, store: str) -> None:
     @tool(effect=effect)
-    async def again(ctx: Context, depth: int) -> int:
+    async def recurse(ctx: Context, depth: int) -> int:
         """Call itself."""
-        return await ctx.call(again, depth + 1)
+        return await ctx.call(recurse, depth + 1)
 
-    async with desk(again, store=store) as opened:
-        result = await opened.session.try_call(again, 0)
+    async with desk(recurse, store=store) as opened:
+        result = await opened.session.try_call(recurse, 0)
         assert str(result.error) == "Calls are nested too deeply: more than 50 levels."
         records = await opened.records()
-        assert {json.loads(one.arguments)["depth"] for one in records if one.decision == "allow"} == set(range(51))
-        assert {one.outcome for one in records} == {"failed"}
+        assert {json.loads(record.arguments)["depth"] for record in records if record.decision == "allow"} == set(
+            range(51)
+        )
+        assert {record.outcome for record in records} == {"failed"}
         assert len(records) == 52
         assert (await opened.kernel.audit.verify()).ok
 

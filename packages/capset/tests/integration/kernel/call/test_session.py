@@ -44,8 +44,8 @@ async def test_every_door_leads_to_the_same_reply() -> None:
         assert (await read(session.invoke(Message("query", "look", {"text": "ab", "times": 2}))))[-1].data == "abab"
         assert (await ask(session, "kit.look", {"text": "ab", "times": 2}))[-1].data == "abab"
         records = await opened.records()
-        assert len({one.arguments_digest for one in records}) == 1
-        assert [(one.outcome, one.tool) for one in records] == [("succeeded", "look")] * 5
+        assert len({record.arguments_digest for record in records}) == 1
+        assert [(record.outcome, record.tool) for record in records] == [("succeeded", "look")] * 5
 
 
 @pytest.mark.spec("K8", "K2")
@@ -53,19 +53,19 @@ async def test_every_door_leads_to_the_same_reply() -> None:
 async def test_every_door_tells_the_same_error(arguments: dict[str, Any]) -> None:
     async with desk(look) as opened:
         session = opened.session
-        told: list[dict[str, object]] = []
+        errors: list[dict[str, object]] = []
         with pytest.raises(CapsetError) as raised:
             await session.call(look, **arguments)
         result = await session.try_call(look, **arguments)
         assert (result.success, result.data) == (False, None)
         for error in (raised.value, result.error):
             assert error
-            told.append({"code": error.code, "status": error.status, "message": error.message})
+            errors.append({"code": error.code, "status": error.status, "message": error.message})
         for messages in (session.stream(look, **arguments), session.invoke(Message("query", "look", arguments))):
             (message,) = await read(messages)
             assert message.kind == "error"
-            told.append({name: message.data[name] for name in ("code", "status", "message")})
-        assert told[0] == told[1] == told[2] == told[3]
+            errors.append({name: message.data[name] for name in ("code", "status", "message")})
+        assert errors[0] == errors[1] == errors[2] == errors[3]
 
 
 @pytest.mark.spec("K2", "G24")
@@ -99,7 +99,7 @@ async def test_a_result_names_its_record_and_its_snapshot() -> None:
         result = await opened.session.try_call(look)
         snapshot = opened.session.snapshot
         assert (result.runtime_hash, result.prompt_hash) == (snapshot.runtime_hash, snapshot.prompt_hash)
-        assert [one.id for one in await opened.records()] == [result.record]
+        assert [record.id for record in await opened.records()] == [result.record]
         assert len(await opened.records(id=result.record)) == 1
 
 
@@ -154,15 +154,15 @@ async def test_refusals_are_counted_as_such() -> None:
 
 async def test_sessions_of_one_kernel_run_side_by_side(store: str) -> None:
     async with desk(act, store=store) as first:
-        agent, who = first.session.snapshot.composition.block, first.session.snapshot.principal
-        async with first.kernel.open(agent, principal=who) as second:
+        agent, principal = first.session.snapshot.composition.block, first.session.snapshot.principal
+        async with first.kernel.open(agent, principal=principal) as second:
             assert first.session.id != second.id
             both = (first.session, second)
             await asyncio.gather(*(session.call(act, f"{n}") for n in range(50) for session in both))
             records = await first.records()
             assert len(records) == 100
             for session in both:
-                texts = {json.loads(one.arguments)["text"] for one in records if one.session == session.id}
+                texts = {json.loads(record.arguments)["text"] for record in records if record.session == session.id}
                 assert texts == {f"{n}" for n in range(50)}
             assert (await first.kernel.audit.verify()).ok
 
@@ -173,7 +173,7 @@ async def test_a_message_whose_meta_is_not_what_it_should_be_is_refused_and_on_r
         for name in ("look", "lok"):
             (error,) = await read(opened.session.invoke(Message("query", name, {}, meta)))
             assert error.data["status"] in (422, 404)
-        assert [one.outcome for one in await opened.records()] == ["invalid", "not_found"]
+        assert [record.outcome for record in await opened.records()] == ["invalid", "not_found"]
 
 
 async def test_a_message_can_be_sent_where_nobody_listens() -> None:
@@ -195,8 +195,8 @@ async def test_a_name_in_the_place_of_a_tool_is_told_what_to_use_and_that_works(
     async with desk(look) as opened:
         with pytest.raises(DefinitionError, match="a call takes a Tool object; got 'look'") as raised:
             await getattr(opened.session, door)("look", text="ab")
-        said, _, code = (raised.value.hint or "").partition("by name it is: await ")
-        assert said == ""
+        prefix, _, code = (raised.value.hint or "").partition("by name it is: await ")
+        assert prefix == ""
         scope = {"session": opened.session, "arguments": {"text": "ab"}}
         assert (await eval(code, scope)).data == "ab"  # the hint, as it is written
         with pytest.raises(DefinitionError, match="got <function") as raised:

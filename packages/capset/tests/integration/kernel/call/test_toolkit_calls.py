@@ -55,20 +55,20 @@ async def test_a_tool_of_a_denied_toolkit_is_refused_with_the_toolkits_reason() 
 
 @pytest.mark.spec("F19", "F20")
 async def test_a_toolkits_gates_see_the_call_of_every_tool_inside() -> None:
-    seen: list[tuple[str, Any]] = []
+    calls: list[tuple[str, Any]] = []
 
     def look(request: Request) -> bool:
-        seen.append((request.tool.name, dict(request.arguments or {})) if request.tool else ("", None))
+        calls.append((request.tool.name, dict(request.arguments or {})) if request.tool else ("", None))
         return (request.arguments or {"number": 0})["number"] < 5
 
-    one, two = make("one"), make("two")
-    kit = Toolkit("kit", [one, Toolkit("inner", [two])], policies=[Policy("look", look)])
+    first, two = make("one"), make("two")
+    kit = Toolkit("kit", [first, Toolkit("inner", [two])], policies=[Policy("look", look)])
     async with opened(Agent("tester", tools=[kit])) as desk:
-        assert await desk.session.call(one, 1) == "one 1"
+        assert await desk.session.call(first, 1) == "one 1"
         assert await desk.session.call(two, 2) == "two 2"
         with pytest.raises(PermissionDenied):
             await desk.session.call(two, 5)
-    assert seen == [("", None), ("one", {"number": 1}), ("two", {"number": 2}), ("two", {"number": 5})]
+    assert calls == [("", None), ("one", {"number": 1}), ("two", {"number": 2}), ("two", {"number": 5})]
 
 
 @pytest.mark.spec("F18")
@@ -81,7 +81,7 @@ async def test_a_tool_in_two_toolkits_asks_the_gates_of_both() -> None:
         assert await desk.session.call(shared, 1) == "shared 1"
         with pytest.raises(PermissionDenied):
             await desk.session.call(shared, 2)
-        assert [json.loads(one.policies) for one in await desk.records()] == [["first", "second"], ["second"]]
+        assert [json.loads(record.policies) for record in await desk.records()] == [["first", "second"], ["second"]]
 
 
 @pytest.mark.spec("F5", "F21", "G19")
@@ -89,20 +89,20 @@ async def test_what_was_made_is_called_by_its_name_or_its_object_and_is_on_recor
     agent = Agent("tester", uses=[Capability("kit", tools=[searches], aliases=["other"]).with_names(prefix="x_")])
     async with opened(agent, store=store, permissions=["search:run"]) as desk:
         session = desk.session
-        made = session.snapshot.tools["x_search_a"].tool
-        assert await session.call(made, 1) == "search_a 1"
+        search_tool = session.snapshot.tools["x_search_a"].tool
+        assert await session.call(search_tool, 1) == "search_a 1"
         for name in ("x_search_a", "kit.x_search_a", "other.x_search_a"):
             (message,) = await ask(session, name, {"number": 2})
             assert (message.kind, message.data) == ("reply", "search_a 2")
         for record in await desk.records():
-            assert (record.tool, record.capability, record.tool_hash) == ("x_search_a", "kit", tool_hash(made))
+            assert (record.tool, record.capability, record.tool_hash) == ("x_search_a", "kit", tool_hash(search_tool))
             assert record.runtime_hash == session.snapshot.runtime_hash
             assert record.static_hash == session.snapshot.static_hash
         (message,) = await ask(session, "search_a", {"number": 2})
         assert message.kind == "error"
         (message,) = await ask(session, "x_search_b", {"number": "2"})
         assert message.kind == "error"
-        assert [one.outcome for one in (await desk.records())[-2:]] == ["not_found", "invalid"]
+        assert [entry.outcome for entry in (await desk.records())[-2:]] == ["not_found", "invalid"]
 
 
 @pytest.mark.spec("F18", "G8")
@@ -116,11 +116,11 @@ async def test_what_was_made_is_governed() -> None:
 
 @pytest.mark.spec("F5")
 async def test_each_session_has_what_was_made_for_it() -> None:
-    agent, who = Agent("tester", tools=[searches]), Principal("user-1", permissions=["search:run"])
+    agent, principal = Agent("tester", tools=[searches]), Principal("user-1", permissions=["search:run"])
     async with (
         Kernel(store="memory://") as kernel,
-        kernel.open(agent, principal=who, env={"indexes": ["one"]}) as first,
-        kernel.open(agent, principal=who, env={"indexes": ["two"]}) as second,
+        kernel.open(agent, principal=principal, env={"indexes": ["one"]}) as first,
+        kernel.open(agent, principal=principal, env={"indexes": ["two"]}) as second,
     ):
         assert (set(first.snapshot.tools), set(second.snapshot.tools)) == ({"search_one"}, {"search_two"})
         assert first.snapshot.static_hash == second.snapshot.static_hash
@@ -163,8 +163,8 @@ async def test_dynamic_uses_bring_dynamic_toolkits_and_both_are_called() -> None
             result = await desk.session.try_message(desk.session.message(name, {"number": 1}))
             assert result.data == expected
         records = await desk.records()
-        assert {one.capability for one in records} == {"extra"}
-        assert len({one.runtime_hash for one in records}) == 1
+        assert {record.capability for record in records} == {"extra"}
+        assert len({record.runtime_hash for record in records}) == 1
 
 
 @pytest.mark.spec("C37", "F5", "F18")
@@ -172,26 +172,26 @@ async def test_the_blocks_of_a_flow_have_toolkits_of_their_own() -> None:
     counted, denied = make("counted"), make("denied")
     no = Toolkit("no", [denied], policies=[Policy("no", lambda request: False)], instructions="Denied.")
     kit = Toolkit("kit", [counted, searches, no], instructions="Kit.")
-    told: list[str] = []
+    texts: list[str] = []
 
     class Runner:
         async def run(self, turn: Turn) -> str:
             step = await turn.step()
-            told.append(step.system_text)
+            texts.append(step.system_text)
             assert set(step.snapshot.tools) == {"counted", "search_a", "search_b"}
             results = [await step.call(name, {"number": 1}) for name in ("counted", "search_b", "denied")]
-            return ", ".join(str(one.data) for one in results)
+            return ", ".join(str(tool_result.data) for tool_result in results)
 
     generator = Generator("step", uses=[Capability("inner", tools=[kit])])
     flow = Flow("flow", Sequencer("all").then(generator))
     async with opened(flow, permissions=["search:run"], generator=Runner()) as desk:
         assert await desk.session.run("x") == "counted 1, search_b 1, None"
-        assert [(one.tool, one.capability, one.outcome) for one in await desk.records()] == [
+        assert [(record.tool, record.capability, record.outcome) for record in await desk.records()] == [
             ("counted", "inner", "succeeded"),
             ("search_b", "inner", "succeeded"),
             ("denied", "inner", "denied"),
         ]
-        assert ("Kit." in told[0], "Denied." in told[0]) == (True, False)
+        assert ("Kit." in texts[0], "Denied." in texts[0]) == (True, False)
 
 
 @pytest.mark.spec("C37", "F18")

@@ -44,9 +44,9 @@ async def capped(store: str = "memory://", cap: int = CAP, **settings: Any) -> A
 @pytest.mark.parametrize("data", ["", "x" * CAP, "é" * (CAP // 2), None, 5, {"a": [1, None]}, ["x" * (CAP - 4)]])
 async def test_what_fits_is_given_whole_and_kept_nowhere(data: Any) -> None:
     async with capped() as desk:
-        told = await desk.session.for_model(RECORD, data)
-        assert told.text == (data if isinstance(data, str) else json.dumps(data))
-        assert (told.is_cut, told.file) == (False, None)
+        rendered = await desk.session.for_model(RECORD, data)
+        assert rendered.text == (data if isinstance(data, str) else json.dumps(data))
+        assert (rendered.is_cut, rendered.file) == (False, None)
         assert await desk.session.files.list("/") == []
 
 
@@ -54,35 +54,35 @@ async def test_what_fits_is_given_whole_and_kept_nowhere(data: Any) -> None:
 @pytest.mark.parametrize("text", ["x" * (CAP + 1), "é" * (CAP // 2) + "x", "x" + "🦉" * 5_000])
 async def test_of_a_longer_text_a_model_has_the_beginning_and_the_whole_is_kept(text: str, store: str) -> None:
     async with capped(store) as desk:
-        told = await desk.session.for_model(RECORD, text)
-        assert told.is_cut
-        assert told.file == f"/results/{RECORD}.txt"
-        beginning, _, note = told.text.partition("\n\n[cut: ")
+        rendered = await desk.session.for_model(RECORD, text)
+        assert rendered.is_cut
+        assert rendered.file == f"/results/{RECORD}.txt"
+        beginning, _, note = rendered.text.partition("\n\n[cut: ")
         assert text.startswith(beginning)
-        assert f"{len(text.encode()):,} bytes; all of it is in the session's file {told.file}:" in note
-        assert CAP - 4 < len(told.text.encode()) <= CAP, "not a character more, and none is wasted"
-        _, kept = await desk.session.files.read(told.file or "")
-        assert kept.decode() == text
+        assert f"{len(text.encode()):,} bytes; all of it is in the session's file {rendered.file}:" in note
+        assert CAP - 4 < len(rendered.text.encode()) <= CAP, "not a character more, and none is wasted"
+        _, content = await desk.session.files.read(rendered.file or "")
+        assert content.decode() == text
 
 
 @pytest.mark.spec("G26")
 async def test_data_are_kept_as_json_with_lines_to_read_them_by() -> None:
     data = {"rows": [{"n": number, "name": "Zoë"} for number in range(500)]}
     async with capped() as desk:
-        told = await desk.session.for_model(RECORD, data)
-        assert told.file == f"/results/{RECORD}.json"
-        _, kept = await desk.session.files.read(told.file or "")
-        assert json.loads(kept) == data
-        assert told.text.startswith('{\n "rows": [\n  {\n   "n": 0,')
-        assert told.text.partition("\n\n[cut: ")[0] in kept.decode()
+        rendered = await desk.session.for_model(RECORD, data)
+        assert rendered.file == f"/results/{RECORD}.json"
+        _, content = await desk.session.files.read(rendered.file or "")
+        assert json.loads(content) == data
+        assert rendered.text.startswith('{\n "rows": [\n  {\n   "n": 0,')
+        assert rendered.text.partition("\n\n[cut: ")[0] in content.decode()
 
 
 @pytest.mark.spec("G26")
 async def test_what_stands_behind_a_text_is_there_however_long_that_is() -> None:
     async with capped() as desk:
         assert (await desk.session.for_model(RECORD, "short", after="\nend")).text == "short\nend"
-        told = await desk.session.for_model(RECORD, "x" * 5_000, after="\nend")
-        assert told.text.endswith("]\nend")
+        rendered = await desk.session.for_model(RECORD, "x" * 5_000, after="\nend")
+        assert rendered.text.endswith("]\nend")
         odd = await desk.session.for_model(RECORD, "\ud800" * 5_000, after="\n" + "e" * 10_000)
         assert len(odd.text.encode()) <= CAP
         assert odd.text.startswith("?")
@@ -92,19 +92,19 @@ async def test_what_stands_behind_a_text_is_there_however_long_that_is() -> None
 @settings(max_examples=60)
 async def test_whatever_the_text_the_cap_holds_and_no_character_is_halved(text: str) -> None:
     async with capped() as desk:
-        told = await desk.session.for_model(RECORD, text)
-        assert len(told.text.encode()) <= CAP
-        assert told.is_cut == (len(text.encode()) > CAP)
-        assert text.startswith(told.text.partition("\n\n[cut: ")[0])
+        rendered = await desk.session.for_model(RECORD, text)
+        assert len(rendered.text.encode()) <= CAP
+        assert rendered.is_cut == (len(text.encode()) > CAP)
+        assert text.startswith(rendered.text.partition("\n\n[cut: ")[0])
 
 
 @pytest.mark.spec("G26")
 async def test_a_whole_that_cannot_be_kept_is_not_pointed_to() -> None:
     async with capped() as desk:
         await desk.session.files.write("/results", b"mine")
-        told = await desk.session.for_model(RECORD, "x" * 5_000)
-        assert (told.is_cut, told.file) == (True, None)
-        assert told.text.endswith(
+        rendered = await desk.session.for_model(RECORD, "x" * 5_000)
+        assert (rendered.is_cut, rendered.file) == (True, None)
+        assert rendered.text.endswith(
             f"the whole was not kept: cannot write '/results/{RECORD}.txt': '/results' is a file, not a directory]"
         )
         assert (await desk.session.files.read("/results"))[1] == b"mine"
@@ -114,8 +114,8 @@ async def test_a_whole_that_cannot_be_kept_is_not_pointed_to() -> None:
 async def test_what_a_store_says_of_itself_is_not_told() -> None:
     async with capped() as desk:
         session = desk.session
-    told = await session.for_model(RECORD, "x" * 5_000)  # its kernel and its store are closed
-    assert told.text.endswith("the whole was not kept: the store is not available]")
+    rendered = await session.for_model(RECORD, "x" * 5_000)  # its kernel and its store are closed
+    assert rendered.text.endswith("the whole was not kept: the store is not available]")
 
 
 @pytest.mark.spec("G26")
@@ -150,9 +150,9 @@ async def test_a_result_that_has_no_room_is_cut_and_says_why(store: str) -> None
     agent = Agent("tester", uses=[Capability("kit", tools=[lines])])
     governance = Governance(result_bytes=CAP, session_bytes=CAP)
     async with opened(agent, store=store, governance=governance) as desk:
-        told = await desk.session.for_model(RECORD, "x" * 5_000)
-        assert (told.is_cut, told.file) == (True, None)
-        assert "the whole was not kept: there is no room for '/results/" in told.text
-        assert "the session has 0 bytes of files, this needs 5,000 more, and the limit is 1,024" in told.text
-        assert len(told.text.encode()) <= CAP
+        rendered = await desk.session.for_model(RECORD, "x" * 5_000)
+        assert (rendered.is_cut, rendered.file) == (True, None)
+        assert "the whole was not kept: there is no room for '/results/" in rendered.text
+        assert "the session has 0 bytes of files, this needs 5,000 more, and the limit is 1,024" in rendered.text
+        assert len(rendered.text.encode()) <= CAP
         assert await desk.session.files.list("/") == []

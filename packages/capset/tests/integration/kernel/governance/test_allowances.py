@@ -50,14 +50,14 @@ def durable(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/capset.db"
 
 
-async def opened(kernel: Kernel, agent: Any, who: Principal = ADA, **options: Any) -> Session:
-    async with kernel.open(agent, principal=who, **options) as session:
+async def opened(kernel: Kernel, agent: Any, principal: Principal = ADA, **options: Any) -> Session:
+    async with kernel.open(agent, principal=principal, **options) as session:
         return session
 
 
-async def passed(session: Session, one: Tool[[], int], times: int) -> int:
-    told = await asyncio.gather(*(session.try_call(one) for _ in range(times)))
-    return sum(result.success for result in told)
+async def passed(session: Session, called_tool: Tool[[], int], times: int) -> int:
+    results = await asyncio.gather(*(session.try_call(called_tool) for _ in range(times)))
+    return sum(result.success for result in results)
 
 
 @pytest.mark.spec("G14", "G15")
@@ -68,8 +68,8 @@ async def test_kernels_on_one_store_share_windows_to_the_last_call(durable: str,
     async with AsyncExitStack() as stack:
         kernels = [await stack.enter_async_context(Kernel(store=durable)) for _ in range(3)]
         sessions = [await opened(kernel, agent) for kernel in kernels]
-        told = await asyncio.gather(*(passed(session, ping, 20) for session in sessions))
-        assert sum(told) == 7
+        counts = await asyncio.gather(*(passed(session, ping, 20) for session in sessions))
+        assert sum(counts) == 7
         assert (await kernels[0].audit.verify()).ok
     async with Kernel(store=durable) as kernel:
         error = (await (await opened(kernel, agent)).try_call(ping)).error
@@ -81,10 +81,10 @@ async def test_kernels_on_one_store_share_windows_to_the_last_call(durable: str,
 async def test_a_limit_of_the_process_is_one_of_each_kernel(durable: str) -> None:
     ping = ping_of(limits=Limit(2, "1h", scope="process"))
     agent = Agent("one", tools=[ping])
-    async with Kernel(store=durable) as one, Kernel(store=durable) as other:
-        for kernel in (one, other):
+    async with Kernel(store=durable) as first, Kernel(store=durable) as other:
+        for kernel in (first, other):
             assert await passed(await opened(kernel, agent), ping, 5) == 2
-        error = (await (await opened(one, agent)).try_call(ping)).error
+        error = (await (await opened(first, agent)).try_call(ping)).error
     assert "takes 2/1h in each process" in str(error)
 
 
@@ -94,9 +94,9 @@ async def test_a_sessions_budget_is_one_over_three_openings_and_a_restart(durabl
     agent = Agent("one", tools=[ping])
     async with Kernel(store=durable) as kernel:
         first = await opened(kernel, agent, budget=Budget(calls=1))
-        again = await opened(kernel, agent, session_id=first.id)
-        told = await asyncio.gather(passed(first, ping, 10), passed(again, ping, 10))
-        assert sum(told) == 1
+        reopened = await opened(kernel, agent, session_id=first.id)
+        counts = await asyncio.gather(passed(first, ping, 10), passed(reopened, ping, 10))
+        assert sum(counts) == 1
     async with Kernel(store=durable) as kernel:
         last = await opened(kernel, agent, session_id=first.id, budget=Budget(calls=9))
         with pytest.raises(BudgetExceeded, match="the session may make 1 call, and has made as many"):
@@ -127,10 +127,10 @@ async def test_a_run_goes_on_with_what_it_has_used(durable: str) -> None:
         run = session.options(budget=Budget(calls=3), run="run-1")
         assert await passed(run, ping, 2) == 2
     async with Kernel(store=durable) as kernel:
-        again = await opened(kernel, agent, session_id=session.id)
-        assert await passed(again.options(budget=Budget(calls=3), run="run-1"), ping, 5) == 1
-        assert await passed(again.options(budget=Budget(calls=3)), ping, 5) == 3, "another run"
-        assert await passed(again, ping, 5) == 5, "no run"
+        reopened = await opened(kernel, agent, session_id=session.id)
+        assert await passed(reopened.options(budget=Budget(calls=3), run="run-1"), ping, 5) == 1
+        assert await passed(reopened.options(budget=Budget(calls=3)), ping, 5) == 3, "another run"
+        assert await passed(reopened, ping, 5) == 5, "no run"
 
 
 @pytest.mark.spec("G15")
@@ -146,8 +146,8 @@ async def test_the_lowest_of_server_principal_and_agent_holds(store: str) -> Non
         agent = Agent("one", tools=[ping], allowance=agents)
         governance = Governance(allowance=server)
         async with Kernel(store=f"{store}", governance=governance) as kernel:
-            who = Principal(f"ada-{shift}", org="acme", allowance=principal)
-            session = await opened(kernel, agent, who)
+            caller = Principal(f"ada-{shift}", org="acme", allowance=principal)
+            session = await opened(kernel, agent, caller)
             run = session.options(run="r")
             assert await passed(run, ping, 2) == 2
             with pytest.raises(BudgetExceeded, match="the run may make 2 calls"):
@@ -196,9 +196,9 @@ async def test_the_limits_of_agents_of_one_name_are_told_apart_by_their_ids() ->
     agent = Agent("one", tools=[ping], allowance=Allowance(limits=Limit(2, "1h", per="all")))
     async with Kernel(store="memory://") as kernel:
         for agent_id in ("id-1", "id-2", None):
-            for who, fitting in ((ADA, 2), (Principal("eve"), 0)):
-                row = replace(kernel.new_session(agent, who), agent_id=agent_id)
-                assert await passed(await kernel.enter(row, agent, principal=who), ping, 3) == fitting
+            for principal, fitting in ((ADA, 2), (Principal("eve"), 0)):
+                row = replace(kernel.new_session(agent, principal), agent_id=agent_id)
+                assert await passed(await kernel.enter(row, agent, principal=principal), ping, 3) == fitting
 
 
 @pytest.mark.spec("G13")
@@ -207,8 +207,8 @@ async def test_the_limits_of_two_principals_are_each_ones_own() -> None:
     allowance = Allowance(limits=Limit(2, "1h", per="all"))
     async with Kernel(store="memory://") as kernel:
         for name in ("ada", "eve"):
-            who = Principal(name, org="acme", allowance=allowance)
-            assert await passed(await opened(kernel, Agent("one", tools=[ping]), who), ping, 3) == 2
+            principal = Principal(name, org="acme", allowance=allowance)
+            assert await passed(await opened(kernel, Agent("one", tools=[ping]), principal), ping, 3) == 2
 
 
 @pytest.mark.spec("G3", "G14")
@@ -237,7 +237,7 @@ async def test_a_handler_without_time_to_start_counts_nowhere(durable: str) -> N
         for _ in range(3):
             assert not (await too_late(session, ping)).success
         assert (await session.try_call(ping)).success
-        assert [one.outcome for one in await records_of(kernel.audit)] == ["timed_out"] * 3 + ["succeeded"]
+        assert [record.outcome for record in await records_of(kernel.audit)] == ["timed_out"] * 3 + ["succeeded"]
 
 
 @pytest.mark.spec("G14")
@@ -318,7 +318,7 @@ async def test_a_window_goes_by_the_time_at_which_a_call_is_counted(tmp_path: Pa
                 await asyncio.sleep(0.02)
                 clock.advance(11)
             other.execute("ROLLBACK")
-            assert sum([(await one).success for one in waiting]) == 1
+            assert sum([(await task).success for task in waiting]) == 1
 
 
 @pytest.mark.spec("G3", "G19")

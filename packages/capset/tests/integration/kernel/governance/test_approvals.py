@@ -30,38 +30,38 @@ from tests.helpers.kernel.support import read
 
 @pytest.mark.spec("G16", "G18")
 async def test_a_call_waits_and_goes_on_when_somebody_else_approves(store: str) -> None:
-    async with till(store=store) as here:
-        session = await here.session()
-        waits = asyncio.ensure_future(session.call(here.pay, to="bob", amount=5))
-        row = await here.waiting()
-        assert here.paid == []
-        decided = await here.decided(row.id)
+    async with till(store=store) as harness:
+        session = await harness.session()
+        waits = asyncio.ensure_future(session.call(harness.pay, to="bob", amount=5))
+        row = await harness.waiting()
+        assert harness.paid == []
+        decided = await harness.decided(row.id)
         assert (decided.status, decided.decided_by) == ("approved", "user:boss")
         assert await waits == "bob has 5"
-        record = await here.record()
+        record = await harness.record()
         assert (record.outcome, record.decision, record.approval) == ("succeeded", "allow", row.id)
         assert record.reason == "approved by user:boss"
         assert (row.call, row.digest) == (record.id, record.arguments_digest)
         assert (row.tool, row.tool_hash, row.runtime_hash) == (
             "pay",
-            tool_hash(here.pay),
+            tool_hash(harness.pay),
             session.snapshot.runtime_hash,
         )
         assert (row.principal, row.session, row.org) == ("user:ada", session.id, "acme")
         assert json.loads(row.arguments) == {"to": "bob", "amount": 5}
         assert "every call of 'pay' has to be approved" in row.reason
-        (used,) = await here.requests()
+        (used,) = await harness.requests()
         assert used.status == "used"
 
 
 @pytest.mark.spec("G18")
 async def test_whoever_reads_the_messages_is_told_what_is_waited_for() -> None:
-    async with till() as here:
-        session = await here.session()
+    async with till() as harness:
+        session = await harness.session()
         messages = session.invoke(session.message("pay", {"to": "bob", "amount": 5}))
         reading = asyncio.ensure_future(read(messages))
-        row = await here.waiting()
-        await here.decided(row.id)
+        row = await harness.waiting()
+        await harness.decided(row.id)
         event, reply = await reading
         assert (event.kind, event.type, reply.data) == ("event", "approval.requested", "bob has 5")
         assert event.data == {
@@ -70,7 +70,7 @@ async def test_whoever_reads_the_messages_is_told_what_is_waited_for() -> None:
             "arguments": {"to": "bob", "amount": 5},
             "reason": row.reason,
             "principal": "user:ada",
-            "code_hash": code_of(here.pay).hash,
+            "code_hash": code_of(harness.pay).hash,
             "code": {"kind": "module", "name": "approving.py", "version": None},
             "expires_at": row.expires_at,
             "needs": None,
@@ -81,48 +81,48 @@ async def test_whoever_reads_the_messages_is_told_what_is_waited_for() -> None:
 
 @pytest.mark.spec("G17")
 async def test_a_rejection_says_who_and_why() -> None:
-    async with till() as here:
-        waits = asyncio.ensure_future((await here.session()).try_call(here.pay, to="bob", amount=5))
-        await here.decided((await here.waiting()).id, NO)
+    async with till() as harness:
+        waits = asyncio.ensure_future((await harness.session()).try_call(harness.pay, to="bob", amount=5))
+        await harness.decided((await harness.waiting()).id, NO)
         error = (await waits).error
         assert isinstance(error, ApprovalRejected)
         assert error.message == "Permission denied: the request was rejected by user:boss: too much"
-        record = await here.record()
+        record = await harness.record()
         assert (record.outcome, record.decision, record.reason) == (
             "rejected",
             "deny",
             "rejected by user:boss: too much",
         )
-        assert here.paid == []
+        assert harness.paid == []
 
 
 @pytest.mark.spec("G18")
 async def test_a_call_that_defers_is_made_again_with_its_approval(store: str) -> None:
-    async with till(store=store) as here:
-        session = await here.session()
-        asked = await here.asked(session)
-        record = await here.record()
-        assert (record.outcome, record.code, record.approval) == ("denied", "approval_required", asked)
-        early = (await here.made(session, approval=asked)).error
+    async with till(store=store) as harness:
+        session = await harness.session()
+        request_id = await harness.asked(session)
+        record = await harness.record()
+        assert (record.outcome, record.code, record.approval) == ("denied", "approval_required", request_id)
+        early = (await harness.made(session, approval=request_id)).error
         assert isinstance(early, ApprovalRequired)
-        assert early.approval == asked
-        await here.decided(asked)
-        assert (await here.made(session, approval=asked)).data == "bob has 5"
-        again = (await here.made(session, approval=asked)).error
-        assert isinstance(again, ApprovalVoid)
-        assert again.status == 409
-        assert here.paid == [("bob", 5)]
-        assert [one.outcome for one in await here.records()] == ["denied", "denied", "succeeded", "rejected"]
+        assert early.approval == request_id
+        await harness.decided(request_id)
+        assert (await harness.made(session, approval=request_id)).data == "bob has 5"
+        repeated = (await harness.made(session, approval=request_id)).error
+        assert isinstance(repeated, ApprovalVoid)
+        assert repeated.status == 409
+        assert harness.paid == [("bob", 5)]
+        assert [entry.outcome for entry in await harness.records()] == ["denied", "denied", "succeeded", "rejected"]
 
 
 @pytest.mark.spec("G17")
 async def test_other_arguments_take_the_place_of_those_asked_for() -> None:
-    async with till() as here:
-        waits = asyncio.ensure_future((await here.session()).call(here.pay, to="bob", amount=5))
-        row = await here.waiting()
-        await here.decided(row.id, Answer(approved=True, arguments={"to": "bob", "amount": 4}))
+    async with till() as harness:
+        waits = asyncio.ensure_future((await harness.session()).call(harness.pay, to="bob", amount=5))
+        row = await harness.waiting()
+        await harness.decided(row.id, Answer(approved=True, arguments={"to": "bob", "amount": 4}))
         assert await waits == "bob has 4"
-        record = await here.record()
+        record = await harness.record()
         assert json.loads(record.arguments) == {"to": "bob", "amount": 4}
         assert record.arguments_digest != row.digest
         assert record.approval == row.id
@@ -131,18 +131,18 @@ async def test_other_arguments_take_the_place_of_those_asked_for() -> None:
 @pytest.mark.spec("G17", "F1")
 @pytest.mark.parametrize("amount", [2**60, -(2**60)])
 async def test_other_arguments_are_those_that_were_given_however_they_are_kept(amount: int) -> None:
-    async with till() as here:
-        waits = asyncio.ensure_future((await here.session()).call(here.pay, to="bob", amount=5))
-        row = await here.waiting()
-        await here.decided(row.id, Answer(approved=True, arguments={"to": "bob", "amount": amount}))
+    async with till() as harness:
+        waits = asyncio.ensure_future((await harness.session()).call(harness.pay, to="bob", amount=5))
+        row = await harness.waiting()
+        await harness.decided(row.id, Answer(approved=True, arguments={"to": "bob", "amount": amount}))
         assert await waits == f"bob has {amount}"
 
 
 @pytest.mark.spec("G17", "F1")
 async def test_a_call_that_waits_has_the_arguments_that_it_was_made_with() -> None:
-    async with till() as here:
-        session = await here.session()
-        waiting = await session.suspended(await here.asked(session, amount=2**60))
+    async with till() as harness:
+        session = await harness.session()
+        waiting = await session.suspended(await harness.asked(session, amount=2**60))
         assert waiting.arguments is not None
         assert json.loads(waiting.arguments.text) == {"to": "bob", "amount": 2**60}
 
@@ -151,14 +151,14 @@ async def test_a_call_that_waits_has_the_arguments_that_it_was_made_with() -> No
 @pytest.mark.parametrize("wrong", [{"to": "bob"}, {"to": "bob", "amount": "4"}, {"to": "bob", "amount": 4, "tip": 1}])
 async def test_other_arguments_that_do_not_fit_are_refused_at_once(wrong: dict[str, Any], store: str) -> None:
     """Whoever decides reads what is wrong, and the request stays open."""
-    async with till(store=store) as here:
-        waits = asyncio.ensure_future((await here.session()).try_call(here.pay, to="bob", amount=5))
-        row = await here.waiting()
+    async with till(store=store) as harness:
+        waits = asyncio.ensure_future((await harness.session()).try_call(harness.pay, to="bob", amount=5))
+        row = await harness.waiting()
         with pytest.raises(InvalidArguments, match="Invalid arguments for 'pay'") as refused:
-            await here.decided(row.id, Answer(approved=True, arguments=wrong))
+            await harness.decided(row.id, Answer(approved=True, arguments=wrong))
         assert refused.value.status == 422
-        assert (await here.waiting()).id == row.id
-        await here.decided(row.id, Answer(approved=True, arguments={"to": "bob", "amount": 4}))
+        assert (await harness.waiting()).id == row.id
+        await harness.decided(row.id, Answer(approved=True, arguments={"to": "bob", "amount": 4}))
         assert (await waits).data == "bob has 4"
 
 
@@ -172,11 +172,11 @@ async def test_other_arguments_are_held_to_bounds_that_no_float_has() -> None:
 
         return pay
 
-    async with till(make=make) as here:
-        asked = await here.asked(await here.session())
+    async with till(make=make) as harness:
+        request_id = await harness.asked(await harness.session())
         with pytest.raises(InvalidArguments, match="Invalid arguments for 'pay'"):
-            await here.decided(asked, Answer(approved=True, arguments={"to": "bob", "amount": 2**60 + 1}))
-        decided = await here.decided(asked, Answer(approved=True, arguments={"to": "bob", "amount": 2**60}))
+            await harness.decided(request_id, Answer(approved=True, arguments={"to": "bob", "amount": 2**60 + 1}))
+        decided = await harness.decided(request_id, Answer(approved=True, arguments={"to": "bob", "amount": 2**60}))
         assert decided.status == "approved"
 
 
@@ -198,21 +198,23 @@ async def test_other_arguments_may_name_fields_as_those_that_are_shown(changed: 
     @tool(effect="write", approval="ask")
     async def buy(items: list[Item | None]) -> None:
         """Buy something."""
-        bought.extend((one.article_name, one.how_many) for one in items if one)
+        bought.extend((article.article_name, article.how_many) for article in items if article)
 
-    async with till(buy) as here:
-        session = (await here.session()).options(approvals="wait" if waits else "defer")
-        given = {"items": [{"articleName": "tea", "howMany": 5}]}
-        asking = asyncio.ensure_future(session.try_message(session.message("buy", Json(json.dumps(given).encode()))))
-        row = await here.waiting()
+    async with till(buy) as harness:
+        session = (await harness.session()).options(approvals="wait" if waits else "defer")
+        arguments = {"items": [{"articleName": "tea", "howMany": 5}]}
+        asking = asyncio.ensure_future(
+            session.try_message(session.message("buy", Json(json.dumps(arguments).encode())))
+        )
+        row = await harness.waiting()
         assert json.loads(row.arguments) == {"items": [{"article_name": "tea", "how_many": 5}]}
         for wrong in ({"article_name": "milk", "tip": 1}, {"articleName": 1}, 4):
             with pytest.raises(InvalidArguments, match="Invalid arguments for 'buy'"):
-                await here.decided(row.id, Answer(approved=True, arguments={"items": [wrong]}))
-        await here.decided(row.id, Answer(approved=True, arguments={"items": [changed, changed]}))
+                await harness.decided(row.id, Answer(approved=True, arguments={"items": [wrong]}))
+        await harness.decided(row.id, Answer(approved=True, arguments={"items": [changed, changed]}))
         result = await asking
         if not waits:
-            result = await session.try_message(session.message("buy", Json(json.dumps(given).encode())))
+            result = await session.try_message(session.message("buy", Json(json.dumps(arguments).encode())))
         assert result.error is None, result.error
         assert bought == [("milk", 2)] * 2
 
@@ -234,12 +236,12 @@ async def test_other_arguments_that_only_the_tool_can_refuse_are_refused_at_the_
 
         return pay
 
-    async with till(make=make) as here:
-        session = await here.session()
-        asked = await here.asked(session, amount=4)
-        await here.decided(asked, Answer(approved=True, arguments={"to": "bob", "amount": 3}))
-        assert isinstance((await here.made(session, amount=4)).error, InvalidArguments)
-        assert ((await here.record()).outcome, here.paid) == ("invalid", [])
+    async with till(make=make) as harness:
+        session = await harness.session()
+        request_id = await harness.asked(session, amount=4)
+        await harness.decided(request_id, Answer(approved=True, arguments={"to": "bob", "amount": 3}))
+        assert isinstance((await harness.made(session, amount=4)).error, InvalidArguments)
+        assert ((await harness.record()).outcome, harness.paid) == ("invalid", [])
 
 
 def test_an_answer_says_one_thing() -> None:
@@ -263,18 +265,18 @@ async def below_ten(request: Request) -> Any:
 
 @pytest.mark.spec("G16", "G17")
 async def test_policies_are_asked_about_other_arguments_too() -> None:
-    async with till(approval="auto", policies=[below_ten]) as here:
-        session = await here.session()
-        waits = asyncio.ensure_future(session.try_call(here.pay, to="bob", amount=5))
-        row = await here.waiting()
+    async with till(approval="auto", policies=[below_ten]) as harness:
+        session = await harness.session()
+        waits = asyncio.ensure_future(session.try_call(harness.pay, to="bob", amount=5))
+        row = await harness.waiting()
         assert (row.reason, json.loads(row.policies)) == ("somebody looks at it", ["below_ten"])
-        await here.decided(row.id, Answer(approved=True, arguments={"to": "bob", "amount": 50}))
+        await harness.decided(row.id, Answer(approved=True, arguments={"to": "bob", "amount": 50}))
         error = (await waits).error
         assert isinstance(error, PermissionDenied)
         assert "that is too much" in error.message
-        record = await here.record()
+        record = await harness.record()
         assert (record.outcome, json.loads(record.policies), record.approval) == ("denied", ["below_ten"], row.id)
-        assert here.paid == []
+        assert harness.paid == []
 
 
 @pytest.mark.spec("G16", "G17")
@@ -283,96 +285,96 @@ async def test_a_tools_own_rule_may_ask_and_deny_and_is_asked_about_other_argume
         amount = request.arguments["amount"] if request.arguments else 0
         return deny("never so much") if amount > 100 else amount > 10
 
-    async with till(approval=rule) as here:
-        session = await here.session()
-        assert await session.call(here.pay, to="bob", amount=5) == "bob has 5"
-        denied = (await here.made(session, amount=500)).error
+    async with till(approval=rule) as harness:
+        session = await harness.session()
+        assert await session.call(harness.pay, to="bob", amount=5) == "bob has 5"
+        denied = (await harness.made(session, amount=500)).error
         assert type(denied) is PermissionDenied
-        asked = await here.asked(session, amount=50)
-        await here.decided(asked, Answer(approved=True, arguments={"to": "bob", "amount": 500}))
-        again = (await here.made(session, amount=50, approval=asked)).error
-        assert type(again) is PermissionDenied
-        assert "never so much" in again.message
-        assert here.paid == [("bob", 5)]
+        request_id = await harness.asked(session, amount=50)
+        await harness.decided(request_id, Answer(approved=True, arguments={"to": "bob", "amount": 500}))
+        repeated = (await harness.made(session, amount=50, approval=request_id)).error
+        assert type(repeated) is PermissionDenied
+        assert "never so much" in repeated.message
+        assert harness.paid == [("bob", 5)]
 
 
 @pytest.mark.spec("G17")
 async def test_an_approval_for_the_session_covers_the_same_arguments_of_the_same_session_alone(store: str) -> None:
-    async with till(store=store) as here:
-        session = await here.session()
-        row = await here.decided(await here.asked(session), FOR_SESSION)
+    async with till(store=store) as harness:
+        session = await harness.session()
+        row = await harness.decided(await harness.asked(session), FOR_SESSION)
         for _ in range(3):
-            assert (await here.made(session)).success
-        assert {one.approval for one in await here.records(outcome="succeeded")} == {row.id}
+            assert (await harness.made(session)).success
+        assert {record.approval for record in await harness.records(outcome="succeeded")} == {row.id}
         for other in (
-            await here.made(session, amount=6),
-            await here.made(await here.session()),
-            await here.made(await here.session("carol")),
+            await harness.made(session, amount=6),
+            await harness.made(await harness.session()),
+            await harness.made(await harness.session("carol")),
         ):
             assert isinstance(other.error, ApprovalRequired)
-        here.clock.advance(3_600)
-        assert isinstance((await here.made(session)).error, ApprovalRequired)
-        assert here.paid == [("bob", 5)] * 3
+        harness.clock.advance(3_600)
+        assert isinstance((await harness.made(session)).error, ApprovalRequired)
+        assert harness.paid == [("bob", 5)] * 3
 
 
 @pytest.mark.spec("G3")
 async def test_a_429_burns_no_approval(store: str) -> None:
-    async with till(store=store, limits="1/1m") as here:
-        session = await here.session()
-        first, second = await here.asked(session), await here.asked(session, amount=6)
-        await here.decided(first)
-        await here.decided(second)
-        assert (await here.made(session, approval=first)).success
-        limited = (await here.made(session, amount=6, approval=second)).error
+    async with till(store=store, limits="1/1m") as harness:
+        session = await harness.session()
+        first, second = await harness.asked(session), await harness.asked(session, amount=6)
+        await harness.decided(first)
+        await harness.decided(second)
+        assert (await harness.made(session, approval=first)).success
+        limited = (await harness.made(session, amount=6, approval=second)).error
         assert isinstance(limited, LimitExceeded)
-        assert (await here.record()).outcome == "limited"
-        here.clock.advance(60)
-        assert (await here.made(session, amount=6, approval=second)).success
-        assert here.paid == [("bob", 5), ("bob", 6)]
+        assert (await harness.record()).outcome == "limited"
+        harness.clock.advance(60)
+        assert (await harness.made(session, amount=6, approval=second)).success
+        assert harness.paid == [("bob", 5), ("bob", 6)]
 
 
 @pytest.mark.spec("G3", "G17")
 async def test_a_429_gives_back_nothing_that_another_call_has_used() -> None:
-    async with till(limits="1/1h") as here:
-        session = await here.session()
-        await here.decided(asked := await here.asked(session))
-        both = await asyncio.gather(*(here.made(session, approval=asked) for _ in range(2)))
-        assert sorted(one.success for one in both) == [False, True]
-        (row,) = await here.requests()
+    async with till(limits="1/1h") as harness:
+        session = await harness.session()
+        await harness.decided(request_id := await harness.asked(session))
+        both = await asyncio.gather(*(harness.made(session, approval=request_id) for _ in range(2)))
+        assert sorted(result.success for result in both) == [False, True]
+        (row,) = await harness.requests()
         assert row.status == "used"
-        assert here.paid == [("bob", 5)]
+        assert harness.paid == [("bob", 5)]
 
 
 @pytest.mark.spec("G3", "G23")
 async def test_an_intent_that_cannot_be_kept_gives_the_approval_back(monkeypatch: pytest.MonkeyPatch) -> None:
     from capset.errors import StoreError
 
-    async with till() as here:
-        session = await here.session()
-        await here.decided(asked := await here.asked(session))
+    async with till() as harness:
+        session = await harness.session()
+        await harness.decided(request_id := await harness.asked(session))
 
         async def fail(entry: object) -> None:
             raise StoreError("the disk is full")
 
         with monkeypatch.context() as broken:
-            broken.setattr(here.kernel.audit, "commit", fail)
-            failed = (await here.made(session, approval=asked)).error
+            broken.setattr(harness.kernel.audit, "commit", fail)
+            failed = (await harness.made(session, approval=request_id)).error
         assert isinstance(failed, StoreError)
-        (row,) = await here.requests()
-        assert (row.status, here.paid) == ("approved", [])
-        assert (await here.made(session, approval=asked)).success
+        (row,) = await harness.requests()
+        assert (row.status, harness.paid) == ("approved", [])
+        assert (await harness.made(session, approval=request_id)).success
 
 
 @pytest.mark.spec("G17")
 async def test_an_anonymous_principal_rejects_and_does_not_approve() -> None:
-    async with till() as here:
-        session = await here.session()
-        waits = asyncio.ensure_future(session.call(here.pay, to="bob", amount=5))
-        row = await here.waiting()
+    async with till() as harness:
+        session = await harness.session()
+        waits = asyncio.ensure_future(session.call(harness.pay, to="bob", amount=5))
+        row = await harness.waiting()
         stranger = Principal("anonymous", kind="anonymous", org="acme")
         with pytest.raises(PermissionDenied, match="an approval names who gave it"):
-            await here.kernel.approvals.decide(row.id, Answer(approved=True), by=stranger)
-        await here.kernel.approvals.decide(row.id, NO, by=stranger)
+            await harness.kernel.approvals.decide(row.id, Answer(approved=True), by=stranger)
+        await harness.kernel.approvals.decide(row.id, NO, by=stranger)
         with pytest.raises(ApprovalRejected):
             await waits
-        assert here.paid == []
+        assert harness.paid == []

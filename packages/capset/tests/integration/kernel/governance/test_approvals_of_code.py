@@ -88,81 +88,83 @@ async def releases(
 
 
 async def test_a_request_says_whose_code_would_run(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with releases(store, tmp_path, monkeypatch) as here:
-        await here.asked(here.old)
-        (row,) = await here.requests()
-        code = code_of(here.old)
+    async with releases(store, tmp_path, monkeypatch) as harness:
+        await harness.asked(harness.old)
+        (row,) = await harness.requests()
+        code = code_of(harness.old)
         assert row.code_hash == code.hash
-        kept = await here.kernel.store.lineage.payload("acme", row.code_hash or "")
-        assert kept is not None
-        assert (kept.kind, kept.payload) == ("code", code.covers)
-        session = await here.session(here.new)
+        stored = await harness.kernel.store.lineage.payload("acme", row.code_hash or "")
+        assert stored is not None
+        assert (stored.kind, stored.payload) == ("code", code.covers)
+        session = await harness.session(harness.new)
         messages = session.invoke(session.message("pay", {"to": "eve", "amount": 1}))
         async with messages as running:
             event = await anext(aiter(running))
-            assert (event.type, event.data["code_hash"]) == ("approval.requested", code_of(here.new).hash)
+            assert (event.type, event.data["code_hash"]) == ("approval.requested", code_of(harness.new).hash)
             assert event.data["code"] == {"kind": "module", "name": "tinypay.py", "version": None}
 
 
 async def test_an_approval_is_not_for_other_code(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with releases(store, tmp_path, monkeypatch) as here:
-        first = await here.asked(here.old)
-        assert await here.asked(here.old) == first
-        await here.decided(first)
-        second = await here.asked(here.new)
+    async with releases(store, tmp_path, monkeypatch) as harness:
+        first = await harness.asked(harness.old)
+        assert await harness.asked(harness.old) == first
+        await harness.decided(first)
+        second = await harness.asked(harness.new)
         assert second != first
-        assert await here.asked(here.new) == second, "a call of other code is another call, and has one request too"
-        named = await here.made(here.new, approval=first)
+        assert await harness.asked(harness.new) == second, (
+            "a call of other code is another call, and has one request too"
+        )
+        named = await harness.made(harness.new, approval=first)
         assert isinstance(named.error, ApprovalVoid)
         assert named.error.message == "Approval void: it was given for other code of the tool."
-        await here.decided(second)
-        assert (await here.made(here.new)).data == 6
-        assert (await here.made(here.old)).data == 5, "who goes back to the code that was approved needs no other"
-        assert [row.status for row in await here.requests()] == ["used", "used"]
-        ran = [one for one in await records_of(here.kernel.audit) if one.outcome == "succeeded"]
-        assert [(one.approval, one.code_hash) for one in ran] == [
-            (second, code_of(here.new).hash),
-            (first, code_of(here.old).hash),
+        await harness.decided(second)
+        assert (await harness.made(harness.new)).data == 6
+        assert (await harness.made(harness.old)).data == 5, "who goes back to the code that was approved needs no other"
+        assert [row.status for row in await harness.requests()] == ["used", "used"]
+        ran = [record for record in await records_of(harness.kernel.audit) if record.outcome == "succeeded"]
+        assert [(record.approval, record.code_hash) for record in ran] == [
+            (second, code_of(harness.new).hash),
+            (first, code_of(harness.old).hash),
         ]
 
 
 async def test_one_for_the_session_and_a_rejection_are_not_for_other_code_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with releases("memory://", tmp_path, monkeypatch) as here:
-        await here.decided(await here.asked(here.old), FOR_SESSION)
-        assert [(await here.made(here.old)).data for _ in range(2)] == [5, 5]
-        await here.decided(await here.asked(here.new), NO)
-        assert isinstance((await here.made(here.new)).error, ApprovalRejected)
-        assert (await here.made(here.old)).data == 5
+    async with releases("memory://", tmp_path, monkeypatch) as harness:
+        await harness.decided(await harness.asked(harness.old), FOR_SESSION)
+        assert [(await harness.made(harness.old)).data for _ in range(2)] == [5, 5]
+        await harness.decided(await harness.asked(harness.new), NO)
+        assert isinstance((await harness.made(harness.new)).error, ApprovalRejected)
+        assert (await harness.made(harness.old)).data == 5
 
 
 async def test_where_code_does_not_count_an_approval_outlives_a_release(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with releases(store, tmp_path, monkeypatch, code_voids_approvals=False) as here:
-        first = await here.asked(here.old)
-        assert await here.asked(here.new) == first
-        await here.decided(first)
-        assert (await here.made(here.new)).data == 6
-        named = await here.asked(here.old)
-        await here.decided(named)
-        assert (await here.made(here.new, approval=named)).data == 6
-        (_, row) = await here.requests()
-        assert row.code_hash == code_of(here.old).hash, "it says all the same what was asked for"
+    async with releases(store, tmp_path, monkeypatch, code_voids_approvals=False) as harness:
+        first = await harness.asked(harness.old)
+        assert await harness.asked(harness.new) == first
+        await harness.decided(first)
+        assert (await harness.made(harness.new)).data == 6
+        named = await harness.asked(harness.old)
+        await harness.decided(named)
+        assert (await harness.made(harness.new, approval=named)).data == 6
+        (_, row) = await harness.requests()
+        assert row.code_hash == code_of(harness.old).hash, "it says all the same what was asked for"
 
 
 async def test_a_call_that_waits_is_let_through_by_its_own_request(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with releases(store, tmp_path, monkeypatch) as here:
-        await here.decided(await here.asked(here.old))
-        session = await here.session(here.new)
+    async with releases(store, tmp_path, monkeypatch) as harness:
+        await harness.decided(await harness.asked(harness.old))
+        session = await harness.session(harness.new)
         messages = session.invoke(session.message("pay", {"to": "bob", "amount": 5}))
         async with messages as running:
             event = await anext(aiter(running))
-            await here.decided(event.data["id"])
-            assert [one.data async for one in running] == [6]
+            await harness.decided(event.data["id"])
+            assert [message.data async for message in running] == [6]
 
 
 @pytest.mark.parametrize("value", [1, None, "yes"])

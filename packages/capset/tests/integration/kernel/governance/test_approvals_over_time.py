@@ -46,21 +46,21 @@ def fails() -> Any:
 @pytest.mark.spec("G17")
 async def test_the_hosts_approver_answers_at_once() -> None:
     host = Host(lambda: YES)
-    async with till(kernel={"governance": Governance(approver=host)}) as here:
-        assert await (await here.session()).call(here.pay, to="bob", amount=5) == "bob has 5"
-        (row,) = await here.requests()
+    async with till(kernel={"governance": Governance(approver=host)}) as harness:
+        assert await (await harness.session()).call(harness.pay, to="bob", amount=5) == "bob has 5"
+        (row,) = await harness.requests()
         assert (row.status, row.decided_by) == ("used", "host:approver")
-        assert [one.id for one in host.asked] == [row.id]
+        assert [request.id for request in host.asked] == [row.id]
 
 
 @pytest.mark.spec("G17")
 @pytest.mark.parametrize(("answer", "why"), [(lambda: NO, "too much"), (fails, "the approver failed")])
 async def test_the_hosts_approver_rejects_and_so_does_one_that_fails(answer: Callable[[], Any], why: str) -> None:
-    async with till(kernel={"governance": Governance(approver=Host(answer))}) as here:
-        error = (await (await here.session()).try_call(here.pay, to="bob", amount=5)).error
+    async with till(kernel={"governance": Governance(approver=Host(answer))}) as harness:
+        error = (await (await harness.session()).try_call(harness.pay, to="bob", amount=5)).error
         assert isinstance(error, ApprovalRejected)
         assert error.message == f"Permission denied: the request was rejected by host:approver: {why}"
-        assert here.paid == []
+        assert harness.paid == []
 
 
 @pytest.mark.spec("G17")
@@ -69,10 +69,10 @@ async def test_arguments_of_the_hosts_approver_that_do_not_fit_leave_the_request
     arguments: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = Answer(approved=True, arguments=arguments)
-    async with till(kernel={"governance": Governance(approver=Host(lambda: answer))}) as here:
-        waits = asyncio.ensure_future((await here.session()).call(here.pay, to="bob", amount=5))
+    async with till(kernel={"governance": Governance(approver=Host(lambda: answer))}) as harness:
+        waits = asyncio.ensure_future((await harness.session()).call(harness.pay, to="bob", amount=5))
         await until(lambda: "the approver's answer does not count" in caplog.text)
-        await here.decided((await here.waiting()).id)
+        await harness.decided((await harness.waiting()).id)
         assert await waits == "bob has 5"
 
 
@@ -89,19 +89,19 @@ async def test_a_call_that_waited_for_its_approval_is_retried(is_heard: bool) ->
             raise TransientError("not yet")
         return len(tries)
 
-    async with till(fetch) as here:
-        session = await here.session()
+    async with till(fetch) as harness:
+        session = await harness.session()
         messages = session.stream(fetch)
         waits = asyncio.ensure_future(read(messages) if is_heard else session.try_call(fetch))
-        await here.decided((await here.waiting()).id)
-        found = await waits
-        assert (found[-1] if isinstance(found, list) else found).data == 3
+        await harness.decided((await harness.waiting()).id)
+        outcome = await waits
+        assert (outcome[-1] if isinstance(outcome, list) else outcome).data == 3
 
 
 async def test_a_host_that_does_not_answer_leaves_it_to_others() -> None:
-    async with till(kernel={"governance": Governance(approver=Host(lambda: None))}) as here:
-        waits = asyncio.ensure_future((await here.session()).call(here.pay, to="bob", amount=5))
-        await here.decided((await here.waiting()).id)
+    async with till(kernel={"governance": Governance(approver=Host(lambda: None))}) as harness:
+        waits = asyncio.ensure_future((await harness.session()).call(harness.pay, to="bob", amount=5))
+        await harness.decided((await harness.waiting()).id)
         assert await waits == "bob has 5"
 
 
@@ -109,67 +109,67 @@ async def test_requests_that_the_hosts_approver_was_asked_about_are_forgotten_af
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(approvals, "_REMEMBERED", 2)
-    async with till(kernel={"governance": Governance(approver=Host(lambda: YES))}) as here:
-        session = await here.session()
+    async with till(kernel={"governance": Governance(approver=Host(lambda: YES))}) as harness:
+        session = await harness.session()
         for amount in range(4):
-            await session.call(here.pay, to="bob", amount=amount)
+            await session.call(harness.pay, to="bob", amount=amount)
         assert len(session._context.runtime.approvals._consulted) == 2
 
 
 @pytest.mark.spec("G17", "K16")
 @pytest.mark.parametrize("host", [None, Host(lambda: asyncio.sleep(60))])
 async def test_a_deadline_ends_the_waiting_and_not_the_request(host: Host | None) -> None:
-    async with till(kernel={"governance": Governance(approver=host)}) as here:
-        session = (await here.session()).options(timeout=0.05)
-        error = (await session.try_call(here.pay, to="bob", amount=5)).error
+    async with till(kernel={"governance": Governance(approver=host)}) as harness:
+        session = (await harness.session()).options(timeout=0.05)
+        error = (await session.try_call(harness.pay, to="bob", amount=5)).error
         assert isinstance(error, DeadlineExceeded)
         assert "there was no approval in time" in error.message
-        assert (await here.record()).outcome == "timed_out"
+        assert (await harness.record()).outcome == "timed_out"
         await turns()
-        (row,) = await here.requests()
-        await here.decided(row.id)
-        assert (await here.made(await here.session(id=row.session))).data == "bob has 5"
+        (row,) = await harness.requests()
+        await harness.decided(row.id)
+        assert (await harness.made(await harness.session(id=row.session))).data == "bob has 5"
 
 
 @pytest.mark.spec("G18")
 async def test_a_request_outlives_whoever_leaves() -> None:
-    async with till() as here:
-        session = await here.session()
-        waits = asyncio.ensure_future(session.call(here.pay, to="bob", amount=5))
-        row = await here.waiting()
+    async with till() as harness:
+        session = await harness.session()
+        waits = asyncio.ensure_future(session.call(harness.pay, to="bob", amount=5))
+        row = await harness.waiting()
         waits.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waits
         await turns()
-        assert (await here.kernel.approvals.get(row.id, org="acme")).status == "pending"
-        assert (await here.record()).outcome == "cancelled"
-        await here.decided(row.id)
-        assert here.paid == [], "nothing runs by itself"
-        assert await session.call(here.pay, to="bob", amount=5) == "bob has 5"
+        assert (await harness.kernel.approvals.get(row.id, org="acme")).status == "pending"
+        assert (await harness.record()).outcome == "cancelled"
+        await harness.decided(row.id)
+        assert harness.paid == [], "nothing runs by itself"
+        assert await session.call(harness.pay, to="bob", amount=5) == "bob has 5"
 
 
 @pytest.mark.spec("G17")
 async def test_nobody_answers_in_time(store: str) -> None:
-    async with till(store=store) as here:
-        waits = asyncio.ensure_future((await here.session()).try_call(here.pay, to="bob", amount=5))
-        row = await here.waiting()
-        here.clock.advance(3_600)
+    async with till(store=store) as harness:
+        waits = asyncio.ensure_future((await harness.session()).try_call(harness.pay, to="bob", amount=5))
+        row = await harness.waiting()
+        harness.clock.advance(3_600)
         error = (await waits).error
         assert isinstance(error, ApprovalExpired)
-        assert (await here.record()).outcome == "rejected"
+        assert (await harness.record()).outcome == "rejected"
         with pytest.raises(Conflict, match="expired"):
-            await here.decided(row.id)
+            await harness.decided(row.id)
 
 
 @pytest.mark.spec("G17")
 async def test_however_many_requests_are_overdue_none_is_open() -> None:
-    async with till(kernel={"governance": Governance(pending_approvals=200)}) as here:
-        session = await here.session()
+    async with till(kernel={"governance": Governance(pending_approvals=200)}) as harness:
+        session = await harness.session()
         for amount in range(120):
-            await here.asked(session, amount=amount)
-        here.clock.advance(3_600)
-        assert await here.requests(status="pending", limit=1000) == ()
-        assert len(await here.requests(status="expired", limit=1000)) == 120
+            await harness.asked(session, amount=amount)
+        harness.clock.advance(3_600)
+        assert await harness.requests(status="pending", limit=1000) == ()
+        assert len(await harness.requests(status="expired", limit=1000)) == 120
 
 
 @pytest.mark.spec("G16")
@@ -179,14 +179,14 @@ async def test_secrets_are_masked_and_still_told_apart() -> None:
         """Log in."""
         return user
 
-    async with till(login) as here:
-        session = (await here.session()).options(approvals="defer")
+    async with till(login) as harness:
+        session = (await harness.session()).options(approvals="defer")
         for password in ("hunter2", "hunter3"):
             await session.try_call(login, user="ada", password=password)
-        one, other = await here.requests()
-        assert one.arguments == other.arguments
-        assert "hunter" not in one.arguments
-        assert one.digest != other.digest
+        first, other = await harness.requests()
+        assert first.arguments == other.arguments
+        assert "hunter" not in first.arguments
+        assert first.digest != other.digest
 
 
 @pytest.mark.spec("G17")
@@ -196,15 +196,15 @@ async def test_what_a_caller_changes_while_it_waits_voids_the_approval() -> None
     @tool(effect="write", approval="ask")
     async def send(letters: list[dict[str, Any]]) -> int:
         """Send letters."""
-        sent.append([one["to"] for one in letters])
+        sent.append([message["to"] for message in letters])
         return len(letters)
 
-    async with till(send) as here:
+    async with till(send) as harness:
         letter: dict[str, Any] = {"to": "bob", "about": {"sum": 5}}
-        waits = asyncio.ensure_future((await here.session()).try_call(send, letters=[letter]))
-        row = await here.waiting()
+        waits = asyncio.ensure_future((await harness.session()).try_call(send, letters=[letter]))
+        row = await harness.waiting()
         letter["about"]["sum"] = 500
-        await here.decided(row.id)
+        await harness.decided(row.id)
         assert isinstance((await waits).error, ApprovalVoid)
         assert sent == []
 
@@ -212,16 +212,16 @@ async def test_what_a_caller_changes_while_it_waits_voids_the_approval() -> None
 @pytest.mark.spec("G17")
 async def test_an_approval_is_void_once_the_tool_has_changed(tmp_path: Any) -> None:
     store = f"sqlite:///{tmp_path}/capset.db"
-    async with till(store=store) as here:
-        session = await here.session()
-        await here.decided(asked := await here.asked(session))
+    async with till(store=store) as harness:
+        session = await harness.session()
+        await harness.decided(request_id := await harness.asked(session))
 
-    async with till(store=store, timeout=9.0, permissions={"till:pay"}) as here:
-        who = Principal("ada", org="acme", permissions={"till:pay"})
-        error = (await here.made(await here.session(who, id=session.id), approval=asked)).error
+    async with till(store=store, timeout=9.0, permissions={"till:pay"}) as harness:
+        principal = Principal("ada", org="acme", permissions={"till:pay"})
+        error = (await harness.made(await harness.session(principal, id=session.id), approval=request_id)).error
         assert isinstance(error, ApprovalVoid)
         assert "the tool has changed" in error.message
-        assert here.paid == []
+        assert harness.paid == []
 
 
 @pytest.mark.spec("G18")
@@ -232,19 +232,19 @@ async def test_after_a_restart_policies_are_asked_again(tmp_path: Any) -> None:
     async def while_open(request: Request) -> Any:
         return deny("the till is closed") if closed[0] and request.arguments else allow()
 
-    async with till(store=store, policies=[while_open]) as here:
-        session = await here.session()
-        await here.decided(asked := await here.asked(session))
+    async with till(store=store, policies=[while_open]) as harness:
+        session = await harness.session()
+        await harness.decided(request_id := await harness.asked(session))
 
     closed[0] = True
-    async with till(store=store, policies=[while_open]) as here:
-        again = await here.session(id=session.id)
-        error = (await here.made(again, approval=asked)).error
+    async with till(store=store, policies=[while_open]) as harness:
+        reopened = await harness.session(id=session.id)
+        error = (await harness.made(reopened, approval=request_id)).error
         assert type(error) is PermissionDenied
         assert "the till is closed" in error.message
         closed[0] = False
-        assert (await here.made(again, approval=asked)).success
-        assert here.paid == [("bob", 5)]
+        assert (await harness.made(reopened, approval=request_id)).success
+        assert harness.paid == [("bob", 5)]
 
 
 @pytest.mark.spec("G18")
@@ -255,45 +255,45 @@ async def test_policies_are_asked_again_when_the_waiting_is_over() -> None:
     async def while_open(request: Request) -> Any:
         return deny("the till is closed") if closed[0] and request.arguments else allow()
 
-    async with till(policies=[while_open]) as here:
-        waits = asyncio.ensure_future((await here.session()).try_call(here.pay, to="bob", amount=5))
-        row = await here.waiting()
+    async with till(policies=[while_open]) as harness:
+        waits = asyncio.ensure_future((await harness.session()).try_call(harness.pay, to="bob", amount=5))
+        row = await harness.waiting()
         closed[0] = True
-        await here.decided(row.id)
+        await harness.decided(row.id)
         assert type((await waits).error) is PermissionDenied
-        assert here.paid == []
+        assert harness.paid == []
 
 
 @pytest.mark.spec("G18")
 async def test_another_kernel_on_the_same_file_decides(tmp_path: Any) -> None:
     store = f"sqlite:///{tmp_path}/capset.db"
-    async with till(store=store) as here, Kernel(store=store, clock=here.clock) as other:
-        waits = asyncio.ensure_future((await here.session()).call(here.pay, to="bob", amount=5))
-        row = await here.waiting()
+    async with till(store=store) as harness, Kernel(store=store, clock=harness.clock) as other:
+        waits = asyncio.ensure_future((await harness.session()).call(harness.pay, to="bob", amount=5))
+        row = await harness.waiting()
         await other.approvals.decide(row.id, YES, by=person("boss"))
         assert await waits == "bob has 5"
 
 
 @pytest.mark.spec("G17")
 async def test_a_request_is_decided_once() -> None:
-    async with till() as here:
-        asked = await here.asked(await here.session())
-        told = await asyncio.gather(
-            *(here.decided(asked, answer, by) for answer, by in ((YES, "boss"), (NO, "carol"), (YES, "dave"))),
+    async with till() as harness:
+        request_id = await harness.asked(await harness.session())
+        decisions = await asyncio.gather(
+            *(harness.decided(request_id, answer, by) for answer, by in ((YES, "boss"), (NO, "carol"), (YES, "dave"))),
             return_exceptions=True,
         )
-        assert sum(isinstance(one, ApprovalRow) for one in told) == 1
-        assert sum(isinstance(one, Conflict) for one in told) == 2
+        assert sum(isinstance(decision, ApprovalRow) for decision in decisions) == 1
+        assert sum(isinstance(decision, Conflict) for decision in decisions) == 2
         with pytest.raises(NotFound):
-            await here.decided("nowhere\0")
+            await harness.decided("nowhere\0")
 
 
 @pytest.mark.spec("G17")
 async def test_own_requests_where_the_host_allows_them_and_withdrawing_ones_own() -> None:
-    async with till(kernel={"governance": Governance(own_approvals=True)}) as here:
-        session = await here.session()
-        await here.decided(asked := await here.asked(session), by="ada")
-        assert (await here.made(session, approval=asked)).success
-    async with till() as here:
-        row = await here.decided(await here.asked(await here.session()), NO, by="ada")
+    async with till(kernel={"governance": Governance(own_approvals=True)}) as harness:
+        session = await harness.session()
+        await harness.decided(request_id := await harness.asked(session), by="ada")
+        assert (await harness.made(session, approval=request_id)).success
+    async with till() as harness:
+        row = await harness.decided(await harness.asked(await harness.session()), NO, by="ada")
         assert row.status == "rejected"

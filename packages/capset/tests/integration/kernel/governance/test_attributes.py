@@ -29,7 +29,11 @@ def pro(request: Request) -> Decision:
 def pro_on_both_sides(request: Request) -> Decision:
     """Let through who has the tier pro, and acts for others that have it."""
     sides = (request.principal.attributes, *request.principal.on_behalf_of_attributes)
-    return allow() if all(one.get("tier") == "pro" for one in sides) else deny("everybody needs the tier pro")
+    return (
+        allow()
+        if all(attributes.get("tier") == "pro" for attributes in sides)
+        else deny("everybody needs the tier pro")
+    )
 
 
 @tool(effect="read", policies=[pro])
@@ -66,21 +70,23 @@ PRO = Principal("ada", attributes={"tier": "pro"})
 FREE = Principal("ada", attributes={"tier": "free"})
 
 
-def said(kernel: Kernel, told: Mapping[str, Any] | list[Any]) -> str:
+def said(kernel: Kernel, attributes: Mapping[str, Any] | list[Any]) -> str:
     """Return the keyed digest of what was said of a principal."""
-    return kernel._entered().digest(canonical(told))
+    return kernel._entered().digest(canonical(attributes))
 
 
 @pytest.mark.spec("F34", "F15")
-@pytest.mark.parametrize("who", [FREE, Principal("ada"), Principal("ada", attributes={"tier": True, "Tier": "pro"})])
-async def test_a_policy_reads_them_when_it_is_evaluated_and_at_a_call(who: Principal) -> None:
+@pytest.mark.parametrize(
+    "principal", [FREE, Principal("ada"), Principal("ada", attributes={"tier": True, "Tier": "pro"})]
+)
+async def test_a_policy_reads_them_when_it_is_evaluated_and_at_a_call(principal: Principal) -> None:
     ASKED.clear()
     async with Kernel("memory://") as kernel:
         async with kernel.open(AGENT, principal=PRO) as session:
             assert session.snapshot.explain("export").in_play
             assert await session.call(export) == "exported"
-            assert [one.tool for one in ASKED] == [None, export], "once for the snapshot, once for the call"
-        async with kernel.open(AGENT, principal=who) as session:
+            assert [request.tool for request in ASKED] == [None, export], "once for the snapshot, once for the call"
+        async with kernel.open(AGENT, principal=principal) as session:
             assert session.snapshot.explain("export").reason == "this needs the tier pro"
             with pytest.raises(PermissionDenied, match="this needs the tier pro"):
                 await session.call(export)
@@ -134,25 +140,25 @@ async def recorded(kernel: Kernel, principal: Principal) -> list[Record]:
 
 @pytest.mark.spec("G20", "F34")
 async def test_the_record_has_a_keyed_digest_of_them_and_never_themselves(store: str) -> None:
-    told = {"tier": "pro", "plan": "a-plan-of-ours", "level": 3}
-    ada = Principal("ada", attributes=told)
+    attributes = {"tier": "pro", "plan": "a-plan-of-ours", "level": 3}
+    ada = Principal("ada", attributes=attributes)
     async with Kernel(store) as kernel:
         expected: dict[Principal, str | None] = {
-            ada: said(kernel, told),
-            Principal("ada", attributes=dict(reversed(told.items()))): said(kernel, told),
+            ada: said(kernel, attributes),
+            Principal("ada", attributes=dict(reversed(attributes.items()))): said(kernel, attributes),
             FREE: said(kernel, {"tier": "free"}),
             Principal("ada"): None,
-            Principal("bot").acting_for(ada): said(kernel, [{}, told]),
+            Principal("bot").acting_for(ada): said(kernel, [{}, attributes]),
             PRO.acting_for(Principal("bob")): said(kernel, [{"tier": "pro"}, {}]),
-            PRO.acting_for(Principal("bob").acting_for(ada)): said(kernel, [{"tier": "pro"}, {}, told]),
+            PRO.acting_for(Principal("bob").acting_for(ada)): said(kernel, [{"tier": "pro"}, {}, attributes]),
             Principal("bot").acting_for(Principal("bob")): None,
         }
-        for who, digest in expected.items():
-            records = await recorded(kernel, who)
-            assert {one.tool for one in records} == {"publish", "tell"}
-            assert {one.attributes_digest for one in records} == {digest}
+        for principal, digest in expected.items():
+            records = await recorded(kernel, principal)
+            assert {record.tool for record in records} == {"publish", "tell"}
+            assert {record.attributes_digest for record in records} == {digest}
             assert "a-plan-of-ours" not in repr(records)
-        assert len({one for one in expected.values() if one}) == 5
+        assert len({expected_digest for expected_digest in expected.values() if expected_digest}) == 5
         assert (await kernel.audit.verify()).ok
 
 
@@ -161,20 +167,23 @@ async def test_an_intent_has_it_too(store: str) -> None:
     async with Kernel(store) as kernel, kernel.open(AGENT, principal=PRO) as session:
         await session.call(publish)
         await kernel.audit.flush()
-        found = await kernel.audit.read()
-    assert [(one.phase, one.attributes_digest is not None) for one in found] == [("intent", True), ("outcome", True)]
+        records = await kernel.audit.read()
+    assert [(record.phase, record.attributes_digest is not None) for record in records] == [
+        ("intent", True),
+        ("outcome", True),
+    ]
 
 
 @pytest.mark.spec("G15", "G20")
 async def test_refused_calls_of_others_share_no_record() -> None:
     async with Kernel("memory://", governance=Governance(refusals=Limit(1, "1m"))) as kernel:
-        for who, times in ((PRO, 3), (FREE, 2)):
-            async with kernel.open(AGENT, principal=who) as session:
+        for principal, times in ((PRO, 3), (FREE, 2)):
+            async with kernel.open(AGENT, principal=principal) as session:
                 for _ in range(times):
                     assert (await session.try_call(unlock)).error is not None
         await until(lambda: kernel._entered().refusals._timer is None)
-        flood = [one for one in await records_of(kernel.audit) if one.code == "too_many_refusals"]
-        assert [(one.repeats, one.attributes_digest) for one in flood] == [
+        flood = [record for record in await records_of(kernel.audit) if record.code == "too_many_refusals"]
+        assert [(record.repeats, record.attributes_digest) for record in flood] == [
             (2, said(kernel, {"tier": "pro"})),
             (2, said(kernel, {"tier": "free"})),
         ]
@@ -189,7 +198,7 @@ async def test_an_action_registry_keeps_a_session_for_each() -> None:
         with pytest.raises(PermissionDenied):
             await registry.execute("export", {}, ExecutionContext(user=FREE))
         assert (await registry.execute("export", {}, ExecutionContext(user=PRO))).data == "exported"
-        assert len({one.session for one in await records_of(kernel.audit)}) == 2
+        assert len({record.session for record in await records_of(kernel.audit)}) == 2
 
 
 @pytest.mark.spec("F34")
@@ -197,6 +206,6 @@ async def test_a_session_that_is_opened_again_goes_by_who_opens_it() -> None:
     async with Kernel("memory://") as kernel:
         async with kernel.open(AGENT, principal=PRO) as session:
             assert await session.call(export) == "exported"
-        async with kernel.open(AGENT, principal=FREE, session_id=session.id) as again:
-            assert not again.snapshot.explain("export").in_play
+        async with kernel.open(AGENT, principal=FREE, session_id=session.id) as reopened:
+            assert not reopened.snapshot.explain("export").in_play
             assert await session.call(export) == "exported", "which was opened for another"

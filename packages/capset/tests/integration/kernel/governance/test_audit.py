@@ -89,8 +89,8 @@ async def test_the_digest_is_keyed_and_covers_all_arguments_with_their_defaults(
         wholes: list[Any] = [{"text": "Grüße", "count": 5, "share": 1.5}] * 2
         login = {"name": "n", "api_key": "k", "headers": {}}
         wholes.append({"text": "x" * 5_000, "password": "hunter2", "login": login, "more": None})
-        digests = [one.arguments_digest for one in await opened.records()]
-        assert digests == [hmac.digest(key, canonical(whole), "sha256").hex() for whole in wholes]
+        digests = [record.arguments_digest for record in await opened.records()]
+        assert digests == [hmac.digest(key, canonical(arguments), "sha256").hex() for arguments in wholes]
 
 
 @pytest.mark.spec("G20")
@@ -131,7 +131,7 @@ async def test_secrets_of_refused_calls_are_redacted_too(text: str) -> None:
             await read(opened.session.invoke(Message("command", name, Json(text.encode()))))
             await read(opened.session.invoke(Message("command", name, json.loads(text))))
         records = await opened.records()
-        assert {one.outcome for one in records} == {"invalid", "not_found"}
+        assert {record.outcome for record in records} == {"invalid", "not_found"}
         assert "hunter2" not in repr(records)
 
 
@@ -235,11 +235,11 @@ async def test_a_digest_tells_masked_secrets_apart_and_the_record_does_not(store
         await ask(opened.session, "unlock", {"pin": "hunter1", "salt": ""})
         records = await opened.records()
         key = await opened.kernel.audit.digest_key()
-    whole = {"pin": "hunter1", "salt": ""}
-    digests = [one.arguments_digest for one in records]
-    assert digests[0] == digests[2] == hmac.digest(key, canonical(whole), "sha256").hex()
+    arguments = {"pin": "hunter1", "salt": ""}
+    digests = [record.arguments_digest for record in records]
+    assert digests[0] == digests[2] == hmac.digest(key, canonical(arguments), "sha256").hex()
     assert digests[0] != digests[1]
-    assert {json.loads(one.arguments)["pin"] for one in records} == {"[redacted]"}
+    assert {json.loads(record.arguments)["pin"] for record in records} == {"[redacted]"}
     assert "hunter" not in repr(records)
 
 
@@ -293,18 +293,18 @@ async def test_nothing_that_a_handler_does_to_its_arguments_changes_the_record(s
         return 1
 
     async with desk(spoil, store=store) as opened:
-        given: dict[str, Any] = {"names": ["n"], "by": {"a": [1]}, "login": Login(name="n"), "anything": [1]}
-        await opened.session.call(spoil, **given)
+        arguments: dict[str, Any] = {"names": ["n"], "by": {"a": [1]}, "login": Login(name="n"), "anything": [1]}
+        await opened.session.call(spoil, **arguments)
         record = await opened.record()
-        whole = {
+        expected = {
             "names": ["n"],
             "by": {"a": [1]},
             "login": {"name": "n", "api_key": "", "headers": {}},
             "anything": [1],
         }
-        assert json.loads(record.arguments) == whole | {"login": {**whole["login"], "api_key": "[redacted]"}}  # pyright: ignore[reportGeneralTypeIssues]
+        assert json.loads(record.arguments) == expected | {"login": {**expected["login"], "api_key": "[redacted]"}}  # pyright: ignore[reportGeneralTypeIssues]
         key = await opened.kernel.audit.digest_key()
-        assert record.arguments_digest == hmac.digest(key, canonical(whole), "sha256").hex()
+        assert record.arguments_digest == hmac.digest(key, canonical(expected), "sha256").hex()
 
 
 @pytest.mark.spec("G20", "K11")
@@ -351,4 +351,4 @@ async def test_calls_of_one_tool_share_the_columns_that_they_have_in_common_and_
         await opened.kernel.audit.flush()
         records = await opened.kernel.audit.read()
         assert len(records) == 9
-        assert [one["tool"] for one in session._context.settled.values()] == ["scalars"]
+        assert [columns["tool"] for columns in session._context.settled.values()] == ["scalars"]

@@ -85,16 +85,16 @@ async def test_while_another_process_writes_what_has_effects_does_not_start(data
     async with Kernel(database.store()) as kernel, kernel.open(AGENT, principal=ADA) as session:
         with database.held():
             refused = [await session.try_call(act), await session.try_call(act_in_a_thread)]
-            assert [is_unavailable(one) for one in refused] == [True, True]
-            seen = await session.try_call(look)
-            assert seen.success, "what only reads is buffered"
+            assert [is_unavailable(result) for result in refused] == [True, True]
+            read_result = await session.try_call(look)
+            assert read_result.success, "what only reads is buffered"
         assert started == []
         await kernel.audit.flush()
         records = (await kernel.audit.query(AuditQuery())).items
-        assert [(one.id, one.outcome) for one in reversed(records)] == [
+        assert [(record.id, record.outcome) for record in reversed(records)] == [
             (refused[0].record, "unavailable"),
             (refused[1].record, "unavailable"),
-            (seen.record, "succeeded"),
+            (read_result.record, "succeeded"),
         ]
         assert (await session.try_call(act)).success
         assert started == ["act"]
@@ -106,11 +106,13 @@ async def test_a_full_queue_drops_nothing_and_says_so(database: Database) -> Non
     async with Kernel(database.store()) as kernel, kernel.open(AGENT, principal=ADA) as session:
         with database.held():
             taken = [await session.try_call(look) for _ in range(BOUND)]
-            assert all(one.success for one in taken)
+            assert all(result.success for result in taken)
             late = [await session.try_call(look), await session.try_call(act)]
-            assert [is_unavailable(one) for one in late] == [True, True], "told, since no record of it can be kept"
+            assert [is_unavailable(result) for result in late] == [True, True], (
+                "told, since no record of it can be kept"
+            )
         assert started == []
         await kernel.audit.flush()
         records = (await kernel.audit.query(AuditQuery())).items
-        assert {one.id for one in records} >= {one.record for one in taken}, "whatever succeeded is on record"
+        assert {call.id for call in records} >= {call.record for call in taken}, "whatever succeeded is on record"
         assert (await kernel.audit.verify()).ok

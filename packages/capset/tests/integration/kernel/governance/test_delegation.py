@@ -38,12 +38,12 @@ async def test_it_may_do_what_both_may_and_the_record_says_for_whom(store: str) 
     async with Kernel(store) as kernel, kernel.open(AGENT, principal=BOT.acting_for(ADA)) as session:
         assert list(session.snapshot.tools) == ["look"]
         assert await session.call(look) == 1
-        for one in (write, unlock):
+        for denied_tool in (write, unlock):
             with pytest.raises(PermissionDenied):
-                await session.call(one)
+                await session.call(denied_tool)
         records = await records_of(kernel.audit)
-        assert [one.outcome for one in records] == ["succeeded", "denied", "denied"]
-        assert {(one.principal, one.principal_kind, one.on_behalf_of) for one in records} == {
+        assert [record.outcome for record in records] == ["succeeded", "denied", "denied"]
+        assert {(record.principal, record.principal_kind, record.on_behalf_of) for record in records} == {
             ("bot", "agent", "user:ada")
         }
         assert (await kernel.audit.verify()).ok
@@ -67,10 +67,10 @@ async def test_a_session_is_of_whoever_acts_and_of_whom_they_act_for(store: str)
             with pytest.raises(NotFound, match="there is no session"):
                 async with kernel.open(AGENT, principal=other, session_id=session.id):
                     pass
-        async with kernel.open(AGENT, principal=for_ada, session_id=session.id) as again:
-            assert (await again.files.read("/diary.txt"))[1] == b"of ada's"
-        async with kernel.open(AGENT, principal=BOT) as own:
+        async with kernel.open(AGENT, principal=for_ada, session_id=session.id) as reopened:
+            assert (await reopened.files.read("/diary.txt"))[1] == b"of ada's"
+        async with kernel.open(AGENT, principal=BOT) as own_session:
             pass
         with pytest.raises(NotFound):
-            async with kernel.open(AGENT, principal=for_ada, session_id=own.id):
+            async with kernel.open(AGENT, principal=for_ada, session_id=own_session.id):
                 pass

@@ -30,35 +30,37 @@ from tests.waiting import until
 
 @pytest.mark.spec("G18")
 async def test_five_repetitions_leave_one_request_and_the_sixth_uses_its_approval(store: str) -> None:
-    async with till(store=store) as here:
-        session = await here.session()
-        told = [(await here.made(session)).error for _ in range(5)]
-        (row,) = await here.requests()
-        for error in told:
+    async with till(store=store) as harness:
+        session = await harness.session()
+        errors = [(await harness.made(session)).error for _ in range(5)]
+        (row,) = await harness.requests()
+        for error in errors:
             assert isinstance(error, ApprovalRequired)
             assert error.approval == row.id
             assert f"The request is {row.id}; once it is approved, make the same call again." in error.message
-        await here.decided(row.id)
-        assert (await here.made(session)).data == "bob has 5"
-        assert isinstance((await here.made(session)).error, ApprovalRequired), "it was for one call"
-        assert [one.approval for one in await here.records()] == [row.id] * 6 + [(await here.requests())[0].id]
-        assert here.paid == [("bob", 5)]
+        await harness.decided(row.id)
+        assert (await harness.made(session)).data == "bob has 5"
+        assert isinstance((await harness.made(session)).error, ApprovalRequired), "it was for one call"
+        assert [record.approval for record in await harness.records()] == [row.id] * 6 + [
+            (await harness.requests())[0].id
+        ]
+        assert harness.paid == [("bob", 5)]
 
 
 @pytest.mark.spec("G17", "G18")
 async def test_what_is_not_equal_meets_nothing() -> None:
-    async with till() as here:
-        session = await here.session()
-        await here.decided(await here.asked(session))
+    async with till() as harness:
+        session = await harness.session()
+        await harness.decided(await harness.asked(session))
         agent = Principal("bot", kind="agent", org="acme")
         for other in (
-            await here.made(session, amount=6),
-            await here.made(await here.session()),
-            await here.made(await here.session(agent.acting_for(Principal("ada", org="acme")))),
+            await harness.made(session, amount=6),
+            await harness.made(await harness.session()),
+            await harness.made(await harness.session(agent.acting_for(Principal("ada", org="acme")))),
         ):
             assert isinstance(other.error, ApprovalRequired)
-        assert len(await here.requests()) == 4
-        assert (await here.made(session)).success
+        assert len(await harness.requests()) == 4
+        assert (await harness.made(session)).success
 
 
 class Order(BaseModel):
@@ -75,8 +77,8 @@ async def send(order: Order, tags: set[int]) -> str:
 
 @pytest.mark.spec("G16", "G17", "G18")
 async def test_calls_are_equal_in_what_their_json_leaves_out_too_and_in_any_order_of_a_set() -> None:
-    async with till(send) as here:
-        ready = (await here.session()).options(approvals="defer")
+    async with till(send) as harness:
+        ready = (await harness.session()).options(approvals="defer")
 
         async def sent(to: str = "bob", note: str = "now", tags: tuple[int, int] = (0, 8)) -> Result[Any]:
             order = {"amount": 5, "to": to, "note": note}
@@ -86,7 +88,7 @@ async def test_calls_are_equal_in_what_their_json_leaves_out_too_and_in_any_orde
         assert isinstance(first.error, ApprovalRequired)
         assert isinstance(second.error, ApprovalRequired)
         assert second.error.approval == first.error.approval
-        await here.decided(str(first.error.approval))
+        await harness.decided(str(first.error.approval))
         for other in (await sent(to="eve"), await sent(note="never"), await sent(tags=(0, 9))):
             assert isinstance(other.error, ApprovalRequired)
         assert (await sent(tags=(8, 0))).data == "bob"
@@ -94,147 +96,147 @@ async def test_calls_are_equal_in_what_their_json_leaves_out_too_and_in_any_orde
 
 @pytest.mark.spec("G3", "G18")
 async def test_one_approval_lets_one_of_fifty_through(store: str) -> None:
-    async with till(store=store) as here:
-        session = await here.session()
-        await here.decided(await here.asked(session))
-        told = await asyncio.gather(*(here.made(session) for _ in range(50)))
-        assert sum(one.success for one in told) == 1
-        left = {one.error.approval for one in told if isinstance(one.error, ApprovalRequired)}
-        assert len(left) == 1, "the others share the next request"
-        assert here.paid == [("bob", 5)]
-        assert [one.status for one in await here.requests()] == ["pending", "used"]
+    async with till(store=store) as harness:
+        session = await harness.session()
+        await harness.decided(await harness.asked(session))
+        results = await asyncio.gather(*(harness.made(session) for _ in range(50)))
+        assert sum(result.success for result in results) == 1
+        request_ids = {result.error.approval for result in results if isinstance(result.error, ApprovalRequired)}
+        assert len(request_ids) == 1, "the others share the next request"
+        assert harness.paid == [("bob", 5)]
+        assert [request.status for request in await harness.requests()] == ["pending", "used"]
 
 
 @pytest.mark.spec("G18")
 async def test_those_who_wait_share_a_request_and_one_of_them_goes_on() -> None:
-    async with till() as here:
-        session = await here.session()
-        waiting = [asyncio.ensure_future(session.call(here.pay, to="bob", amount=5)) for _ in range(5)]
+    async with till() as harness:
+        session = await harness.session()
+        waiting = [asyncio.ensure_future(session.call(harness.pay, to="bob", amount=5)) for _ in range(5)]
         for done in range(5):
-            await here.decided((await here.waiting()).id)
-            await until(lambda done=done: sum(one.done() for one in waiting) > done)
-            assert len(here.paid) == done + 1
-        assert [await one for one in waiting] == ["bob has 5"] * 5
+            await harness.decided((await harness.waiting()).id)
+            await until(lambda done=done: sum(task.done() for task in waiting) > done)
+            assert len(harness.paid) == done + 1
+        assert [await task for task in waiting] == ["bob has 5"] * 5
 
 
 @pytest.mark.spec("G17")
 async def test_an_equal_call_gets_the_rejection_until_it_expires(store: str) -> None:
-    async with till(store=store) as here:
-        session = await here.session()
-        await here.decided(await here.asked(session), NO)
+    async with till(store=store) as harness:
+        session = await harness.session()
+        await harness.decided(await harness.asked(session), NO)
         for _ in range(2):
-            error = (await here.made(session)).error
+            error = (await harness.made(session)).error
             assert isinstance(error, ApprovalRejected)
             assert error.message == "Permission denied: the request was rejected by user:boss: too much"
-            here.clock.advance(1_700)
-        here.clock.advance(200)
-        assert isinstance((await here.made(session)).error, ApprovalRequired)
-        assert len(await here.requests()) == 2
+            harness.clock.advance(1_700)
+        harness.clock.advance(200)
+        assert isinstance((await harness.made(session)).error, ApprovalRequired)
+        assert len(await harness.requests()) == 2
 
 
 @pytest.mark.spec("G3", "G14", "G18")
 @pytest.mark.parametrize("limit", [Limit(1, "1h"), Limit(1, "1h", scope="process")])
 async def test_a_call_over_its_limit_opens_no_request(store: str, limit: Limit) -> None:
-    async with till(store=store, limits=limit) as here:
-        session = await here.session()
-        await here.decided(await here.asked(session))
-        assert (await here.made(session)).success
+    async with till(store=store, limits=limit) as harness:
+        session = await harness.session()
+        await harness.decided(await harness.asked(session))
+        assert (await harness.made(session)).success
         for amount in (5, 6):
-            assert isinstance((await here.made(session, amount=amount)).error, LimitExceeded)
-        assert len(await here.requests()) == 1
-        assert (await here.record()).outcome == "limited"
+            assert isinstance((await harness.made(session, amount=amount)).error, LimitExceeded)
+        assert len(await harness.requests()) == 1
+        assert (await harness.record()).outcome == "limited"
 
 
 @pytest.mark.spec("G15", "G18")
 async def test_a_call_beyond_a_budget_opens_no_request() -> None:
-    async with till() as here:
-        session = await here.session(budget=Budget(calls=0))
-        assert isinstance((await here.made(session)).error, BudgetExceeded)
-        assert await here.requests() == ()
+    async with till() as harness:
+        session = await harness.session(budget=Budget(calls=0))
+        assert isinstance((await harness.made(session)).error, BudgetExceeded)
+        assert await harness.requests() == ()
 
 
 @pytest.mark.spec("G18")
 async def test_the_open_requests_of_a_principal_are_bounded(store: str) -> None:
-    async with till(store=store, kernel={"governance": Governance(pending_approvals=3)}) as here:
-        session = await here.session()
+    async with till(store=store, kernel={"governance": Governance(pending_approvals=3)}) as harness:
+        session = await harness.session()
         for amount in range(3):
-            await here.asked(session, amount=amount)
-        error = (await here.made(session, amount=3)).error
+            await harness.asked(session, amount=amount)
+        error = (await harness.made(session, amount=3)).error
         assert type(error) is LimitExceeded
         assert error.message == "Rate limit exceeded: 3 requests of this principal wait for approvals already."
-        assert isinstance((await here.made(session, amount=0)).error, ApprovalRequired), "one that is open is met"
-        assert isinstance((await here.made(await here.session("carol"), amount=3)).error, ApprovalRequired)
-        await here.decided((await here.requests(session=session.id))[0].id)
-        assert isinstance((await here.made(session, amount=3)).error, ApprovalRequired)
+        assert isinstance((await harness.made(session, amount=0)).error, ApprovalRequired), "one that is open is met"
+        assert isinstance((await harness.made(await harness.session("carol"), amount=3)).error, ApprovalRequired)
+        await harness.decided((await harness.requests(session=session.id))[0].id)
+        assert isinstance((await harness.made(session, amount=3)).error, ApprovalRequired)
 
 
 @pytest.mark.spec("G18")
 async def test_a_request_outlives_a_restart(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
-    async with till(store=url) as here:
-        session = await here.session()
-        asked = await here.asked(session)
-    async with till(store=url) as here:
-        again = await here.session(id=session.id)
-        assert await here.asked(again) == asked
-        await here.decided(asked)
-    async with till(store=url) as here:
-        assert (await here.made(await here.session(id=session.id))).success
-        assert here.paid == [("bob", 5)]
+    async with till(store=url) as harness:
+        session = await harness.session()
+        request_id = await harness.asked(session)
+    async with till(store=url) as harness:
+        reopened = await harness.session(id=session.id)
+        assert await harness.asked(reopened) == request_id
+        await harness.decided(request_id)
+    async with till(store=url) as harness:
+        assert (await harness.made(await harness.session(id=session.id))).success
+        assert harness.paid == [("bob", 5)]
 
 
 @pytest.mark.spec("G18")
 async def test_a_named_approval_is_still_single_use() -> None:
-    async with till() as here:
-        session = await here.session()
-        await here.decided(asked := await here.asked(session))
-        assert (await here.made(session)).success
-        assert isinstance((await here.made(session, approval=asked)).error, ApprovalVoid)
+    async with till() as harness:
+        session = await harness.session()
+        await harness.decided(request_id := await harness.asked(session))
+        assert (await harness.made(session)).success
+        assert isinstance((await harness.made(session, approval=request_id)).error, ApprovalVoid)
 
 
 @pytest.mark.spec("G17")
 async def test_changed_arguments_are_used_by_the_next_equal_call() -> None:
-    async with till() as here:
-        session = await here.session()
-        await here.decided(await here.asked(session), Answer(approved=True, arguments={"to": "bob", "amount": 4}))
-        assert (await here.made(session)).data == "bob has 4"
-        assert json.loads((await here.record()).arguments) == {"to": "bob", "amount": 4}
+    async with till() as harness:
+        session = await harness.session()
+        await harness.decided(await harness.asked(session), Answer(approved=True, arguments={"to": "bob", "amount": 4}))
+        assert (await harness.made(session)).data == "bob has 4"
+        assert json.loads((await harness.record()).arguments) == {"to": "bob", "amount": 4}
 
 
 @pytest.mark.spec("G17")
 async def test_an_approval_for_the_session_is_met_by_those_who_wait_too() -> None:
-    async with till() as here:
-        session = await here.session()
-        waiting = [asyncio.ensure_future(session.call(here.pay, to="bob", amount=5)) for _ in range(3)]
-        await here.decided((await here.waiting()).id, FOR_SESSION)
+    async with till() as harness:
+        session = await harness.session()
+        waiting = [asyncio.ensure_future(session.call(harness.pay, to="bob", amount=5)) for _ in range(3)]
+        await harness.decided((await harness.waiting()).id, FOR_SESSION)
         assert await asyncio.gather(*waiting) == ["bob has 5"] * 3
-        assert len(await here.requests()) == 1
+        assert len(await harness.requests()) == 1
 
 
 @pytest.mark.spec("G18")
 async def test_a_caller_that_is_known_no_more_does_not_run_after_its_wait() -> None:
     badge = Badge(is_seen_late=True)
-    async with till() as here:
-        session = (await here.session()).options(credential=badge)
-        waiting = [asyncio.ensure_future(session.try_call(here.pay, to="bob", amount=one)) for one in (5, 6)]
+    async with till() as harness:
+        session = (await harness.session()).options(credential=badge)
+        waiting = [asyncio.ensure_future(session.try_call(harness.pay, to="bob", amount=amount)) for amount in (5, 6)]
 
         async def both_ask() -> bool:
-            return len(await here.requests()) == 2
+            return len(await harness.requests()) == 2
 
         for is_known in (True, False):
             await until(both_ask)
             badge.is_valid = is_known
-            (*_, row) = await here.requests(status="pending")
-            await here.decided(row.id)
+            (*_, row) = await harness.requests(status="pending")
+            await harness.decided(row.id)
             async with asyncio.timeout(60):
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        first, second = [await one for one in waiting]
-        assert (first.data, here.paid) == ("bob has 5", [("bob", 5)])
+        first, second = [await task for task in waiting]
+        assert (first.data, harness.paid) == ("bob has 5", [("bob", 5)])
         assert isinstance(second.error, Unauthenticated)
-        record = await here.record()
+        record = await harness.record()
         assert (record.outcome, record.decision) == ("unauthenticated", "deny")
-        (left, _) = await here.requests()
-        assert left.status == "approved", "nothing has used it"
+        (remaining, _) = await harness.requests()
+        assert remaining.status == "approved", "nothing has used it"
 
 
 @pytest.mark.spec("G18")
@@ -242,51 +244,51 @@ async def test_what_a_call_makes_is_held_to_its_callers_credential() -> None:
     @tool(effect="read")
     async def relay(ctx: Context) -> str:
         """Pay by another tool."""
-        return await ctx.call(here.pay, to="bob", amount=5)
+        return await ctx.call(harness.pay, to="bob", amount=5)
 
-    async with till(relay) as here:
+    async with till(relay) as harness:
         badge = Badge(is_valid=False, is_seen_late=True)
-        session = (await here.session()).options(credential=badge)
+        session = (await harness.session()).options(credential=badge)
         waits = asyncio.ensure_future(session.try_message(session.message("relay", {})))
-        await here.decided((await here.waiting()).id)
+        await harness.decided((await harness.waiting()).id)
         assert "The badge was withdrawn" in str((await waits).error)
-        assert [one.outcome for one in await here.records()] == ["unauthenticated", "failed"]
-        assert here.paid == []
+        assert [record.outcome for record in await harness.records()] == ["unauthenticated", "failed"]
+        assert harness.paid == []
 
 
 @pytest.mark.spec("G3")
 async def test_a_call_that_is_cancelled_as_it_is_admitted_counts_nowhere(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
-    async with till(store=url, limits="1/1h") as here:
-        session = await here.session()
-        asked = await here.asked(session)
-        await here.decided(asked)
+    async with till(store=url, limits="1/1h") as harness:
+        session = await harness.session()
+        request_id = await harness.asked(session)
+        await harness.decided(request_id)
         for hops in range(1, 40):
             before = asyncio.all_tasks()
-            waits = asyncio.ensure_future(here.made(session))
+            waits = asyncio.ensure_future(harness.made(session))
             await turns(hops)
-            if waits.done() or here.paid:
+            if waits.done() or harness.paid:
                 break
             waits.cancel()
             await asyncio.wait([waits])
             # A cancelled call waits for nothing: what it took is given back after it. The state of the request cannot
             # tell when, since it is "approved" before the call was admitted, too.
             await until(lambda before=before: asyncio.all_tasks() <= before)
-            assert (await here.requests())[0].status == "approved"
-        assert (await here.made(session)).success or here.paid
-        assert len(here.paid) == 1
+            assert (await harness.requests())[0].status == "approved"
+        assert (await harness.made(session)).success or harness.paid
+        assert len(harness.paid) == 1
 
 
 @pytest.mark.spec("G18")
 async def test_whoever_reads_messages_is_told_of_a_request_that_others_opened() -> None:
-    async with till() as here:
-        session = await here.session()
-        asked = await here.asked(session)
+    async with till() as harness:
+        session = await harness.session()
+        request_id = await harness.asked(session)
         reading = asyncio.ensure_future(read(session.invoke(session.message("pay", {"to": "bob", "amount": 5}))))
         await turns()
-        await here.decided(asked)
+        await harness.decided(request_id)
         event, reply = await reading
-        assert (event.type, event.data["id"], reply.data) == ("approval.requested", asked, "bob has 5")
+        assert (event.type, event.data["id"], reply.data) == ("approval.requested", request_id, "bob has 5")
 
 
 @pytest.mark.spec("G17")
@@ -312,12 +314,12 @@ async def test_an_approval_is_for_one_tool_where_two_capabilities_have_equal_one
                 ready = session.options(approval=approval)
                 return (await ready.try_message(session.message(name, {"path": "/db"}))).error
 
-            asked = (await tried("staging_delete")).approval
-            await kernel.approvals.decide(asked, Answer(approved=True), by=Principal("boss", org="acme"))
+            request_id = (await tried("staging_delete")).approval
+            await kernel.approvals.decide(request_id, Answer(approved=True), by=Principal("boss", org="acme"))
             other = await tried("production_delete")
             assert isinstance(other, ApprovalRequired)
-            assert other.approval != asked
-            assert isinstance(await tried("production_delete", asked), ApprovalVoid)
+            assert other.approval != request_id
+            assert isinstance(await tried("production_delete", request_id), ApprovalVoid)
             assert await tried("staging_delete") is None
     assert deleted == ["staging"]
 
@@ -342,22 +344,22 @@ async def test_what_the_hosts_approver_took_its_time_for_is_checked_again() -> N
     def now(request: Request) -> bool:
         return allowed
 
-    async with till(kernel={"governance": Governance(approver=host)}, policies=[now]) as here:
-        session = await here.session()
-        waits = asyncio.ensure_future(session.try_call(here.pay, to="bob", amount=5))
+    async with till(kernel={"governance": Governance(approver=host)}, policies=[now]) as harness:
+        session = await harness.session()
+        waits = asyncio.ensure_future(session.try_call(harness.pay, to="bob", amount=5))
         await until(lambda: host.asked)
         allowed = False
         host.go.set()
         assert type((await waits).error) is PermissionDenied
-        assert here.paid == []
+        assert harness.paid == []
 
 
 @pytest.mark.spec("G18")
 async def test_those_who_share_a_request_go_on_when_who_asked_the_host_has_left() -> None:
     host = Slow()
-    async with till(kernel={"governance": Governance(approver=host)}) as here:
-        session = await here.session()
-        first, second = [asyncio.ensure_future(session.call(here.pay, to="bob", amount=5)) for _ in range(2)]
+    async with till(kernel={"governance": Governance(approver=host)}) as harness:
+        session = await harness.session()
+        first, second = [asyncio.ensure_future(session.call(harness.pay, to="bob", amount=5)) for _ in range(2)]
         await until(lambda: host.asked)
         await turns()
         first.cancel()
@@ -378,15 +380,15 @@ async def test_arguments_that_change_while_a_call_is_admitted_void_its_approval(
         sent.append(to)
         return len(to)
 
-    async with till(send, store=f"sqlite:///{tmp_path}/a.db") as here:
-        session = (await here.session()).options(approvals="defer")
-        given = ["bob"]
-        error = (await session.try_call(send, to=given)).error
+    async with till(send, store=f"sqlite:///{tmp_path}/a.db") as harness:
+        session = (await harness.session()).options(approvals="defer")
+        recipients = ["bob"]
+        error = (await session.try_call(send, to=recipients)).error
         assert isinstance(error, ApprovalRequired)
-        await here.decided(error.approval or "")
-        waits = asyncio.ensure_future(session.try_call(send, to=given))
+        await harness.decided(error.approval or "")
+        waits = asyncio.ensure_future(session.try_call(send, to=recipients))
         await asyncio.sleep(0)
-        given.append("mallory")
-        told = (await waits).error
-        assert isinstance(told, ApprovalVoid) or sent == [["bob"]]
-        assert all("mallory" not in one for one in sent)
+        recipients.append("mallory")
+        second_error = (await waits).error
+        assert isinstance(second_error, ApprovalVoid) or sent == [["bob"]]
+        assert all("mallory" not in addressees for addressees in sent)

@@ -35,60 +35,60 @@ def later(row: ApprovalRow, seconds: float) -> str:
     return iso_of(datetime.fromisoformat(row.created_at) + timedelta(seconds=seconds))
 
 
-async def escalations(here: Till) -> list[str]:
-    acts = (await here.kernel.audit.query(AuditQuery(act="approval.escalate"))).items
-    assert {(one.principal, one.org, one.tool) for one in acts} <= {("host", "acme", "pay")}
-    return [json.loads(one.arguments)["id"] for one in acts]
+async def escalations(harness: Till) -> list[str]:
+    acts = (await harness.kernel.audit.query(AuditQuery(act="approval.escalate"))).items
+    assert {(act.principal, act.org, act.tool) for act in acts} <= {("host", "acme", "pay")}
+    return [json.loads(act.arguments)["id"] for act in acts]
 
 
 @pytest.mark.spec("G49")
 async def test_others_may_approve_after_a_time_in_the_place_of_permission_and_attributes(store: str) -> None:
-    async with till(store=store, kernel={"governance": Governance(approvers=RULES)}) as here:
-        request = await here.asked(await here.session())
-        approvals = here.kernel.approvals
+    async with till(store=store, kernel={"governance": Governance(approvers=RULES)}) as harness:
+        request = await harness.asked(await harness.session())
+        approvals = harness.kernel.approvals
         row = await approvals.get(request, org="acme")
         assert (row.escalates_at, row.escalated_at) == (later(row, 60), None)
-        here.clock.advance(59)
+        harness.clock.advance(59)
         with pytest.raises(PermissionDenied, match="and the department finance; you have payments:lead, payments:see"):
-            await here.decided(request, by=SEEING)
-        assert await escalations(here) == []
-        here.clock.advance(1)
-        told = approvals.refusal(await approvals.get(request, org="acme"), Principal("eve", org="acme"))
-        assert told is not None
-        assert "the department finance (or the permission payments:lead); you have no permissions" in told
+            await harness.decided(request, by=SEEING)
+        assert await escalations(harness) == []
+        harness.clock.advance(1)
+        refusal = approvals.refusal(await approvals.get(request, org="acme"), Principal("eve", org="acme"))
+        assert refusal is not None
+        assert "the department finance (or the permission payments:lead); you have no permissions" in refusal
         assert not approvals.may_decide(row, LEAD), "the other rule has not escalated"
         assert approvals.may_decide(row, SEEING)
         noticed = await approvals.get(request, org="acme")
         assert (noticed.escalates_at, noticed.escalated_at) == (later(row, 600), later(row, 60))
-        assert await escalations(here) == [request]
-        here.clock.advance(540)
-        assert (await here.decided(request, by=LEAD)).status == "approved"
-        assert await escalations(here) == [request, request]
+        assert await escalations(harness) == [request]
+        harness.clock.advance(540)
+        assert (await harness.decided(request, by=LEAD)).status == "approved"
+        assert await escalations(harness) == [request, request]
         assert (await approvals.get(request, org="acme")).escalates_at is None
-        assert await escalations(here) == [request, request]
+        assert await escalations(harness) == [request, request]
 
 
 @pytest.mark.spec("G49")
 async def test_an_escalation_is_noticed_once_by_any_of_many_servers(store: str) -> None:
-    async with till(store=store, kernel={"governance": Governance(approvers=RULES)}) as here:
-        session = await here.session()
-        asked = {await here.asked(session, amount=number) for number in range(20)}
-        here.clock.advance(60)
-        async with Kernel(store, clock=here.clock) as other:
-            several = [here.kernel] if store == "memory://" else [here.kernel, other]
-            await asyncio.gather(*[one.approvals.sweep() for one in several for _ in range(4)])
-        found = await escalations(here)
-        assert (len(found), set(found)) == (20, asked)
+    async with till(store=store, kernel={"governance": Governance(approvers=RULES)}) as harness:
+        session = await harness.session()
+        request_ids = {await harness.asked(session, amount=number) for number in range(20)}
+        harness.clock.advance(60)
+        async with Kernel(store, clock=harness.clock) as other:
+            several = [harness.kernel] if store == "memory://" else [harness.kernel, other]
+            await asyncio.gather(*[kernel.approvals.sweep() for kernel in several for _ in range(4)])
+        escalated_ids = await escalations(harness)
+        assert (len(escalated_ids), set(escalated_ids)) == (20, request_ids)
 
 
 @pytest.mark.spec("G49")
 async def test_a_waiting_call_notices_the_escalation_of_its_request() -> None:
-    async with till(kernel={"governance": Governance(approvers=RULES)}) as here:
-        waits = asyncio.ensure_future((await here.session()).call(here.pay, to="bob", amount=5))
-        row = await here.waiting()
-        here.clock.advance(60)
-        await until(lambda: escalations(here))
-        await here.decided(row.id, by=SEEING)
+    async with till(kernel={"governance": Governance(approvers=RULES)}) as harness:
+        waits = asyncio.ensure_future((await harness.session()).call(harness.pay, to="bob", amount=5))
+        row = await harness.waiting()
+        harness.clock.advance(60)
+        await until(lambda: escalations(harness))
+        await harness.decided(row.id, by=SEEING)
         assert await waits == "bob has 5"
 
 
@@ -96,30 +96,30 @@ async def test_a_waiting_call_notices_the_escalation_of_its_request() -> None:
 async def test_a_request_that_is_decided_or_has_no_escalation_never_does() -> None:
     never = ApproverRule(tools=["pay"], permission="payments:lead")
     for rules, is_decided in (([never], False), (RULES, True)):
-        async with till(kernel={"governance": Governance(approvers=rules)}) as here:
-            request = await here.asked(await here.session())
-            here.clock.advance(59)
+        async with till(kernel={"governance": Governance(approvers=rules)}) as harness:
+            request = await harness.asked(await harness.session())
+            harness.clock.advance(59)
             if is_decided:
                 permissions = ["payments:approve", "payments:see"]
-                who = Principal("fred", org="acme", permissions=permissions, attributes={"department": "finance"})
-                await here.decided(request, by=who)
-            here.clock.advance(1_000)
-            await here.kernel.approvals.sweep()
-            assert await escalations(here) == []
+                principal = Principal("fred", org="acme", permissions=permissions, attributes={"department": "finance"})
+                await harness.decided(request, by=principal)
+            harness.clock.advance(1_000)
+            await harness.kernel.approvals.sweep()
+            assert await escalations(harness) == []
 
 
 @pytest.mark.spec("G50")
 async def test_pending_requests_are_counted_by_their_age() -> None:
     long = Governance(approval_seconds=2 * 86_400)
-    async with till(kernel={"governance": long}) as here:
-        session = await here.session()
-        first = await here.asked(session, amount=0)
+    async with till(kernel={"governance": long}) as harness:
+        session = await harness.session()
+        first = await harness.asked(session, amount=0)
         for number, seconds in enumerate((86_400 - 3_600, 3_600 - 300, 300, 1), 1):
-            here.clock.advance(seconds)
-            await here.asked(session, amount=number)
-        found = await here.kernel.approvals.summary("acme")
-        oldest = await here.kernel.approvals.get(first, org="acme")
-        assert (found.pending, found.oldest_at, found.since) == (5, oldest.created_at, (2, 3, 4))
-        assert (await here.kernel.approvals.summary(None)).pending == 0
-        here.clock.advance(86_400)
-        assert (await here.kernel.approvals.summary("acme")).pending == 4, "overdue ones do not count"
+            harness.clock.advance(seconds)
+            await harness.asked(session, amount=number)
+        summary = await harness.kernel.approvals.summary("acme")
+        oldest = await harness.kernel.approvals.get(first, org="acme")
+        assert (summary.pending, summary.oldest_at, summary.since) == (5, oldest.created_at, (2, 3, 4))
+        assert (await harness.kernel.approvals.summary(None)).pending == 0
+        harness.clock.advance(86_400)
+        assert (await harness.kernel.approvals.summary("acme")).pending == 4, "overdue ones do not count"

@@ -67,65 +67,65 @@ async def office(store: str = "memory://") -> AsyncGenerator[Office]:
     @tool(effect="external", approval="ask")
     async def send(ctx: Context, paths: list[Annotated[str, Field(json_schema_extra=session_file())]]) -> int:
         """Send files to a partner."""
-        for content in here.before_reading:
-            await here.session.files.write("/report", content)
-        here.sent += [(await ctx.files.read(path))[1] for path in paths]
+        for content in harness.before_reading:
+            await harness.session.files.write("/report", content)
+        harness.sent += [(await ctx.files.read(path))[1] for path in paths]
         return len(paths)
 
     agent = Agent("clerk", uses=[Capability("office", tools=[send])])
     async with Kernel(store=store) as kernel, kernel.open(agent, principal=ADA) as session:
-        here = Office(kernel, session, send)
+        harness = Office(kernel, session, send)
         await session.files.write("/report", HARMLESS)
-        yield here
+        yield harness
 
 
 @pytest.mark.spec("G52", "T50")
 async def test_what_was_approved_as_harmless_is_not_sent_with_another_content(store: str) -> None:
-    async with office(store) as here:
-        row = await here.asked("/report")
-        await here.kernel.approvals.decide(row.id, YES, by=BOSS)
-        await here.session.files.write("/report", CUSTOMERS)
-        assert isinstance((await here.made("/report", approval=row.id)).error, ApprovalVoid)
-        again = await here.asked("/report")
-        assert again.id != row.id, "it needs a new approval"
-        assert here.sent == []
-        await here.session.files.write("/report", HARMLESS)
-        assert (await here.made("/report")).data == 1
-        assert here.sent == [HARMLESS]
+    async with office(store) as harness:
+        row = await harness.asked("/report")
+        await harness.kernel.approvals.decide(row.id, YES, by=BOSS)
+        await harness.session.files.write("/report", CUSTOMERS)
+        assert isinstance((await harness.made("/report", approval=row.id)).error, ApprovalVoid)
+        repeated = await harness.asked("/report")
+        assert repeated.id != row.id, "it needs a new approval"
+        assert harness.sent == []
+        await harness.session.files.write("/report", HARMLESS)
+        assert (await harness.made("/report")).data == 1
+        assert harness.sent == [HARMLESS]
 
 
 @pytest.mark.spec("G52", "T50")
 async def test_a_call_that_waits_goes_on_with_the_content_that_was_shown_or_not_at_all() -> None:
-    async with office() as here:
+    async with office() as harness:
         for content, kind in ((HARMLESS, type(None)), (CUSTOMERS, ApprovalVoid)):
-            waits = asyncio.ensure_future(here.session.try_call(here.send, paths=["/report"]))
-            row = await waiting(here.kernel)
-            await here.session.files.write("/report", content)
-            await here.kernel.approvals.decide(row.id, YES, by=BOSS)
+            waits = asyncio.ensure_future(harness.session.try_call(harness.send, paths=["/report"]))
+            row = await waiting(harness.kernel)
+            await harness.session.files.write("/report", content)
+            await harness.kernel.approvals.decide(row.id, YES, by=BOSS)
             assert isinstance((await waits).error, kind)
-        assert here.sent == [HARMLESS]
+        assert harness.sent == [HARMLESS]
 
 
 @pytest.mark.spec("G52", "T50")
 async def test_a_file_that_changes_as_the_handler_starts_is_not_read() -> None:
-    async with office() as here:
-        row = await here.asked("/report")
-        await here.kernel.approvals.decide(row.id, YES, by=BOSS)
-        here.before_reading.append(CUSTOMERS)
-        error = (await here.made("/report")).error
+    async with office() as harness:
+        row = await harness.asked("/report")
+        await harness.kernel.approvals.decide(row.id, YES, by=BOSS)
+        harness.before_reading.append(CUSTOMERS)
+        error = (await harness.made("/report")).error
         assert isinstance(error, FileError)
         assert (error.code, error.status) == ("approval_void", 409)
-        assert here.sent == []
+        assert harness.sent == []
 
 
 @pytest.mark.spec("G52")
 async def test_a_file_that_was_not_there_is_not_there_when_it_is_read() -> None:
-    async with office() as here:
-        row = await here.asked("/later")
+    async with office() as harness:
+        row = await harness.asked("/later")
         (file,) = files_of(row)
         assert (file.path, file.size_bytes, file.sha256) == ("/later", None, None)
-        await here.session.files.write("/later", CUSTOMERS)
-        assert (await here.asked("/later")).id != row.id
+        await harness.session.files.write("/later", CUSTOMERS)
+        assert (await harness.asked("/later")).id != row.id
 
 
 @pytest.mark.spec("G52")
@@ -147,41 +147,43 @@ async def test_a_handler_reads_what_it_has_written_itself() -> None:
 
 @pytest.mark.spec("G52")
 async def test_the_files_are_shown_with_their_size_and_hash_and_on_request_with_their_content(store: str) -> None:
-    async with office(store) as here:
-        row = await here.asked("/report")
+    async with office(store) as harness:
+        row = await harness.asked("/report")
         (file,) = files_of(row)
         assert (file.argument, file.path, file.name) == ("paths.0", "/report", "report")
         assert (file.size_bytes, file.sha256) == (len(HARMLESS), sha256(HARMLESS).hexdigest())
-        shown = await here.kernel.approvals.show_file(row, 0, by=BOSS)
-        assert (await shown.read())[1] == HARMLESS
-        assert (await shown.read(start=4, size=8))[1] == HARMLESS[4:12]
-        (act,) = (await here.kernel.audit.query(AuditQuery(act="approval.show", approval=row.id))).items
+        reader = await harness.kernel.approvals.show_file(row, 0, by=BOSS)
+        assert (await reader.read())[1] == HARMLESS
+        assert (await reader.read(start=4, size=8))[1] == HARMLESS[4:12]
+        (act,) = (await harness.kernel.audit.query(AuditQuery(act="approval.show", approval=row.id))).items
         assert (act.principal, json.loads(act.arguments)) == ("boss", {"id": row.id, "shown": "/report"})
         with pytest.raises(NotFound):
-            await here.kernel.approvals.show_file(row, 1, by=BOSS)
-        await here.session.files.write("/report", CUSTOMERS)
+            await harness.kernel.approvals.show_file(row, 1, by=BOSS)
+        await harness.session.files.write("/report", CUSTOMERS)
         with pytest.raises(Conflict, match="has changed since"):
-            await here.kernel.approvals.show_file(row, 0, by=BOSS)
+            await harness.kernel.approvals.show_file(row, 0, by=BOSS)
         with pytest.raises(Conflict, match="has changed since"):
-            await shown.read()
+            await reader.read()
 
 
 @pytest.mark.spec("G52", "G17")
 async def test_other_arguments_name_files_of_the_request_alone() -> None:
-    async with office() as here:
-        await here.session.files.write("/customers", CUSTOMERS)
-        await here.session.files.write("/second", HARMLESS)
-        row = await here.asked("/report", "/second")
+    async with office() as harness:
+        await harness.session.files.write("/customers", CUSTOMERS)
+        await harness.session.files.write("/second", HARMLESS)
+        row = await harness.asked("/report", "/second")
         other = Answer(approved=True, arguments={"paths": ["/customers"]})
         with pytest.raises(InvalidArguments, match=r"paths\.0 names a file that the request does not name"):
-            await here.kernel.approvals.decide(row.id, other, by=BOSS)
+            await harness.kernel.approvals.decide(row.id, other, by=BOSS)
         fewer = Answer(approved=True, arguments={"paths": ["/second"]})
-        await here.kernel.approvals.decide(row.id, fewer, by=BOSS)
-        await here.session.files.write("/report", CUSTOMERS)
-        assert isinstance((await here.made("/report", "/second")).error, ApprovalRequired), "it was for another content"
-        await here.session.files.write("/report", HARMLESS)
-        assert (await here.made("/report", "/second")).data == 1
-        assert here.sent == [HARMLESS]
+        await harness.kernel.approvals.decide(row.id, fewer, by=BOSS)
+        await harness.session.files.write("/report", CUSTOMERS)
+        assert isinstance((await harness.made("/report", "/second")).error, ApprovalRequired), (
+            "it was for another content"
+        )
+        await harness.session.files.write("/report", HARMLESS)
+        assert (await harness.made("/report", "/second")).data == 1
+        assert harness.sent == [HARMLESS]
 
 
 class Letter(BaseModel):
@@ -209,11 +211,11 @@ async def test_a_file_is_found_under_the_alias_of_its_field_too() -> None:
 
 @pytest.mark.spec("G52")
 async def test_the_files_of_one_request_are_bounded() -> None:
-    async with office() as here:
-        error = (await here.made(*["/report"] * (FILES + 1))).error
+    async with office() as harness:
+        error = (await harness.made(*["/report"] * (FILES + 1))).error
         assert error is not None
         assert error.code == "arguments_too_large"
-        assert len(files_of(await here.asked(*["/report"] * FILES))) == FILES
+        assert len(files_of(await harness.asked(*["/report"] * FILES))) == FILES
 
 
 @pytest.mark.spec("G52", "G51")

@@ -124,25 +124,25 @@ async def test_errors_have_the_mask_in_all_that_they_say() -> None:
         assert result.error is not None
         assert KEY not in repr((failed.data, invalid.data, unknown.data, result.error, vars(result.error)))
         records = await desk.records()
-        assert {one.outcome for one in records} == {"failed", "invalid", "not_found"}
+        assert {record.outcome for record in records} == {"failed", "invalid", "not_found"}
         assert KEY not in repr(records)
 
 
 @pytest.mark.spec("G26")
 async def test_an_error_that_a_handler_keeps_is_not_changed() -> None:
-    kept = ToolError(KEY)
+    error = ToolError(KEY)
 
     @tool(effect="read")
-    async def again() -> str:
+    async def fail() -> str:
         """Raise the same error each time."""
-        raise kept
+        raise error
 
-    agent = Agent("tester", uses=[Capability("kit", tools=[again])])
+    agent = Agent("tester", uses=[Capability("kit", tools=[fail])])
     async with opened(agent, governance=Governance(redact=PATTERNS)) as desk:
-        results = [await desk.session.try_call(again) for _ in range(2)]
+        results = [await desk.session.try_call(fail) for _ in range(2)]
         assert [result.error and result.error.message for result in results] == [MASK, MASK]
         assert len({result.error and result.error.correlation for result in results}) == 2
-        assert (kept.message, kept.correlation) == (KEY, None)
+        assert (error.message, error.correlation) == (KEY, None)
 
 
 @pytest.mark.spec("G26")
@@ -213,7 +213,7 @@ async def test_the_reason_of_a_request_for_an_approval_has_the_mask() -> None:
     def reason(request: Request) -> Decision:
         return asks(f"sends to {request.arguments['to']}") if request.arguments else allow()
 
-    async with till(kernel={"governance": Governance(redact=PATTERNS)}, policies=[reason]) as here:
-        await here.asked(await here.session(), to=KEY)
-        (row,) = await here.requests()
+    async with till(kernel={"governance": Governance(redact=PATTERNS)}, policies=[reason]) as harness:
+        await harness.asked(await harness.session(), to=KEY)
+        (row,) = await harness.requests()
         assert row.reason == f"sends to {MASK}; every call of 'pay' has to be approved"

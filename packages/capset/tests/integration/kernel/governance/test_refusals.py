@@ -69,62 +69,62 @@ async def gate(requests: int | None = 3, store: str = "memory://") -> AsyncGener
 
 @pytest.mark.spec("G15", "T9")
 async def test_after_so_many_refusals_no_call_is_looked_at() -> None:
-    async with gate() as here:
-        errors = await here.refuse(4)
+    async with gate() as harness:
+        errors = await harness.refuse(4)
         assert [type(error) for error in errors] == [*3 * [PermissionDenied], TooManyRefusals]
         assert (errors[3].code, errors[3].status, errors[3].retryable) == ("too_many_refusals", 429, True)
         assert errors[3].message == "Rate limit exceeded: too many calls were refused; none is looked at for 60 s."
         with pytest.raises(TooManyRefusals):
-            await here.session.call(look)
+            await harness.session.call(look)
         for name in ("look", "nothing"):
-            result = await here.session.try_message(here.session.message(name, {}))
+            result = await harness.session.try_message(harness.session.message(name, {}))
             assert isinstance(result.error, TooManyRefusals), "whether there is such a tool is not told any more"
 
 
 @pytest.mark.spec("G14", "G15")
 async def test_it_ends_at_the_millisecond_that_was_told_and_flooding_puts_nothing_off() -> None:
-    async with gate() as here:
-        await here.refuse(1)
-        here.clock.advance(10)
-        await here.refuse(2)
-        here.clock.advance(0.5)
-        (error,) = await here.refuse(1)
+    async with gate() as harness:
+        await harness.refuse(1)
+        harness.clock.advance(10)
+        await harness.refuse(2)
+        harness.clock.advance(0.5)
+        (error,) = await harness.refuse(1)
         assert error.retry_after == 49.5
-        here.clock.advance(49.499)
-        assert [one.retry_after for one in await here.refuse(100)] == 100 * [0.001]
-        here.clock.advance(0.001)
-        assert await here.session.call(look) == 1
-        refused, flood = await here.refuse(2)
+        harness.clock.advance(49.499)
+        assert [refusal.retry_after for refusal in await harness.refuse(100)] == 100 * [0.001]
+        harness.clock.advance(0.001)
+        assert await harness.session.call(look) == 1
+        refused, flood = await harness.refuse(2)
         assert isinstance(refused, PermissionDenied), "one is past, so there is room for one"
         assert isinstance(flood, TooManyRefusals)
         assert flood.retry_after == 10
-        here.clock.advance(60)
-        assert not any(isinstance(one, TooManyRefusals) for one in await here.refuse(3))
+        harness.clock.advance(60)
+        assert not any(isinstance(refusal, TooManyRefusals) for refusal in await harness.refuse(3))
 
 
 @pytest.mark.spec("G15", "G19")
 async def test_their_records_are_gathered_and_count_every_call(store: str) -> None:
-    async with gate(store=store) as here:
-        errors = await here.refuse(3 + 40)
+    async with gate(store=store) as harness:
+        errors = await harness.refuse(3 + 40)
         assert len({error.correlation for error in errors}) == 43
-        records = await here.records()
-        assert [one.code for one in records] == [*3 * ["permission_denied"], "too_many_refusals"]
-        assert [one.repeats for one in records] == [None, None, None, 40]
+        records = await harness.records()
+        assert [record.code for record in records] == [*3 * ["permission_denied"], "too_many_refusals"]
+        assert [record.repeats for record in records] == [None, None, None, 40]
         assert (records[3].outcome, records[3].decision, records[3].principal) == ("limited", None, "ada")
-        await here.refuse(1)
-        assert [one.repeats for one in (await here.records())[4:]] == [None], "one call stands for itself"
-        assert (await here.kernel.audit.verify()).ok
+        await harness.refuse(1)
+        assert [record.repeats for record in (await harness.records())[4:]] == [None], "one call stands for itself"
+        assert (await harness.kernel.audit.verify()).ok
 
 
 @pytest.mark.spec("G15", "G19")
 async def test_nothing_that_was_gathered_is_lost_when_the_kernel_closes(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/capset.db"
-    async with gate(store=store) as here:
-        await here.refuse(3 + 7)
+    async with gate(store=store) as harness:
+        await harness.refuse(3 + 7)
     assert GATHER_SECONDS >= 1, "else it is not the closing that was seen"
     async with Kernel(store) as kernel:
         records = await records_of(kernel.audit)
-    assert sum(one.repeats or 1 for one in records) == 10
+    assert sum(record.repeats or 1 for record in records) == 10
     assert records[-1].repeats == 7
 
 
@@ -133,42 +133,42 @@ async def test_nothing_that_was_gathered_is_lost_when_the_kernel_closes(tmp_path
     "other", [Principal("bob", org="acme"), Principal("ada"), Principal("ada", org="acme", kind="agent")]
 )
 async def test_other_principals_are_looked_at(other: Principal) -> None:
-    async with gate() as here, here.kernel.open(AGENT, principal=other) as session:
-        await here.refuse(5)
+    async with gate() as harness, harness.kernel.open(AGENT, principal=other) as session:
+        await harness.refuse(5)
         assert await session.call(look) == 1
         assert isinstance((await session.try_call(unlock)).error, PermissionDenied)
 
 
 @pytest.mark.spec("G15")
 async def test_another_session_of_the_same_principal_is_no_way_around() -> None:
-    async with gate() as here, here.kernel.open(AGENT, principal=ADA) as session:
-        await here.refuse(3)
+    async with gate() as harness, harness.kernel.open(AGENT, principal=ADA) as session:
+        await harness.refuse(3)
         with pytest.raises(TooManyRefusals):
             await session.call(look)
 
 
 @pytest.mark.spec("G15")
 async def test_two_principals_are_gathered_apart() -> None:
-    async with gate() as here, here.kernel.open(AGENT, principal=Principal("bob")) as session:
-        await here.refuse(3 + 2)
+    async with gate() as harness, harness.kernel.open(AGENT, principal=Principal("bob")) as session:
+        await harness.refuse(3 + 2)
         for _ in range(3 + 4):
             await session.try_call(unlock)
-        flood = [one for one in await here.records() if one.code == "too_many_refusals"]
-        assert {(one.principal, one.repeats) for one in flood} == {("ada", 2), ("bob", 4)}
+        flood = [record for record in await harness.records() if record.code == "too_many_refusals"]
+        assert {(record.principal, record.repeats) for record in flood} == {("ada", 2), ("bob", 4)}
 
 
 @pytest.mark.spec("G15")
 async def test_failures_are_no_refusals_and_without_a_limit_nothing_counts() -> None:
-    async with gate() as here:
+    async with gate() as harness:
         for _ in range(10):
-            assert isinstance((await here.session.try_call(fail)).error, ToolError)
-        assert await here.session.call(look) == 1
-    async with gate(None) as here:
-        assert {type(error) for error in await here.refuse(50)} == {PermissionDenied}
+            assert isinstance((await harness.session.try_call(fail)).error, ToolError)
+        assert await harness.session.call(look) == 1
+    async with gate(None) as harness:
+        assert {type(error) for error in await harness.refuse(50)} == {PermissionDenied}
 
 
 @pytest.mark.spec("G15")
 async def test_what_was_called_that_is_not_there_counts_too() -> None:
-    async with gate() as here:
-        codes = [(await here.session.try_message(here.session.message("x", {}))).error for _ in range(4)]
-        assert [type(one) for one in codes] == [*3 * [NotFound], TooManyRefusals]
+    async with gate() as harness:
+        codes = [(await harness.session.try_message(harness.session.message("x", {}))).error for _ in range(4)]
+        assert [type(error) for error in codes] == [*3 * [NotFound], TooManyRefusals]

@@ -42,12 +42,12 @@ async def requested(kernel: Kernel, command: str = COMMAND, options: dict[str, A
     agent = Agent("operator", uses=[Capability("shell", tools=[run])])
     async with kernel.open(agent, principal=Principal("ada", org="acme")) as session:
         account = Account(user="root", pin=SecretStr("hunter2"))
-        given: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "command": command,
             "options": OPTIONS if options is None else options,
             "account": account,
         }
-        result = await session.options(approvals="defer").try_call(run, **given)
+        result = await session.options(approvals="defer").try_call(run, **arguments)
         assert isinstance(result.error, ApprovalRequired)
         return await kernel.approvals.get(result.error.approval or "", org="acme")
 
@@ -59,9 +59,9 @@ async def test_what_is_masked_like_a_record_is_shown_on_request_and_a_declared_s
         masked = json.loads(row.arguments)
         assert masked["command"] == f"curl https://ok/?token={MASK};{{rm,-rf,/srv/data}}", "what runs is legible"
         assert masked["options"] == {"token": MASK, "note": MASK}
-        shown = (await kernel.approvals.show_arguments(row, by=BOSS)).arguments
-        assert (shown["command"], shown["options"]) == (COMMAND, OPTIONS)
-        assert shown["account"] == {"user": "root", "pin": MASK}
+        arguments = (await kernel.approvals.show_arguments(row, by=BOSS)).arguments
+        assert (arguments["command"], arguments["options"]) == (COMMAND, OPTIONS)
+        assert arguments["account"] == {"user": "root", "pin": MASK}
         assert "hunter2" not in f"{row.arguments}{row.unmasked}"
         (act,) = (await kernel.audit.query(AuditQuery(act="approval.show", approval=row.id))).items
         assert (act.principal, json.loads(act.arguments)) == ("boss", {"id": row.id, "shown": "arguments"})
@@ -78,17 +78,19 @@ async def test_what_was_masked_is_kept_only_while_it_has_to_be_decided(store: st
             await kernel.approvals.decide(row.id, answer, by=BOSS)
             ended = await kernel.approvals.get(row.id, org="acme")
             assert (ended.unmasked, ended.arguments) == (None, row.arguments)
-            shown = (await kernel.approvals.show_arguments(ended, by=BOSS)).arguments
-            assert shown == json.loads(row.arguments)
+            arguments = (await kernel.approvals.show_arguments(ended, by=BOSS)).arguments
+            assert arguments == json.loads(row.arguments)
 
 
 @pytest.mark.spec("G51")
 async def test_a_second_approver_is_shown_what_the_first_one_wrote() -> None:
-    async with till() as here:
-        asked = await here.asked(await here.session())
-        row = await here.kernel.approvals.get(asked, org="acme")
-        shown = await here.kernel.approvals.show_arguments(replace(row, modified='{"to":"//a:b@c"}'), by=BOSS)
-        assert shown == ({"to": "bob", "amount": 5}, {"to": "//a:b@c"})
+    async with till() as harness:
+        request_id = await harness.asked(await harness.session())
+        row = await harness.kernel.approvals.get(request_id, org="acme")
+        shown_arguments = await harness.kernel.approvals.show_arguments(
+            replace(row, modified='{"to":"//a:b@c"}'), by=BOSS
+        )
+        assert shown_arguments == ({"to": "bob", "amount": 5}, {"to": "//a:b@c"})
 
 
 NAMES = st.sampled_from(["secret", "open", "x-key-1", "y"])
@@ -119,15 +121,15 @@ SCHEMA = {
 )
 def test_exactly_what_a_schema_says_is_secret_is_masked(secret: str, either: Any, items: Any, more: Any) -> None:
     root = compile_json_schema("it", SCHEMA).root
-    given = {"secret": secret, "either": either, "list": items, **more}
+    arguments = {"secret": secret, "either": either, "list": items, **more}
     hidden = {"secret", "x-key-1"}
-    assert without_secrets(root, given) == {
+    assert without_secrets(root, arguments) == {
         "secret": MASK,
         "either": MASK if isinstance(either, str) else either,
         "list": [{name: MASK if name in hidden else value for name, value in item.items()} for item in items],
         **more,
     }
-    assert given == {"secret": secret, "either": either, "list": items, **more}, "nothing is changed in place"
+    assert arguments == {"secret": secret, "either": either, "list": items, **more}, "nothing is changed in place"
 
 
 def test_arguments_that_are_secret_as_a_whole_are_masked_one_by_one() -> None:

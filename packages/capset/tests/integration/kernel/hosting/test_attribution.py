@@ -66,8 +66,8 @@ async def test_each_turn_is_recorded_as_what_ran_and_a_move_of_its_runtime_hash_
         assert [link.invocation_hash is None for link in links] == [False, False, True]
         (moved,) = await kernel.store.lineage.transitions("acme", free.id)
         assert (moved.from_link, moved.to_link, moved.reason) == (links[1].id, links[2].id, "tier")
-        kept = await kernel.store.lineage.envelope_of("acme", links[2].id)
-        assert kept is not None
-        assert read_envelope(kept.body).context == {"shop": "north"}
+        envelope = await kernel.store.lineage.envelope_of("acme", links[2].id)
+        assert envelope is not None
+        assert read_envelope(envelope.body).context == {"shop": "north"}
         recorded = [record.runtime_hash for record in await records_of(kernel.audit)]
         assert recorded == [link.runtime_hash for link in links]

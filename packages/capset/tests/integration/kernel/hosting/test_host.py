@@ -70,11 +70,11 @@ class LateStore:
         return self
 
     async def register(self, row: RegistrationRow) -> RegistrationRow:
-        kept = await self.inner.lineage.register(row)
+        stored = await self.inner.lineage.register(row)
         if not self.kept.is_set():
             self.kept.set()
             await self.answer.wait()
-        return kept
+        return stored
 
 
 async def test_registrations_at_once_leave_the_same_latest_in_store_and_host() -> None:
@@ -135,7 +135,7 @@ async def test_another_block_is_hosted_as_an_agent_is() -> None:
 
 @pytest.mark.spec("F25")
 @pytest.mark.parametrize(
-    ("agent", "given", "told"),
+    ("agent", "options", "message"),
     [
         (Capability("kit"), {}, "register takes an Agent, a Flow or another block; got Capability"),
         ("helper", {}, "register takes an Agent, a Flow or another block; got 'helper'"),
@@ -147,16 +147,16 @@ async def test_another_block_is_hosted_as_an_agent_is() -> None:
         (AGENT, {"run": lambda: None}, r"register 'helper': run is called with the turn; got a function of \(\)"),
     ],
 )
-async def test_what_cannot_be_declared_is_refused_and_not_kept(agent: Any, given: Any, told: str) -> None:
+async def test_what_cannot_be_declared_is_refused_and_not_kept(agent: Any, options: Any, message: str) -> None:
     async with hosting() as (kernel, host):
-        with pytest.raises(DefinitionError, match=told):
-            await host.register(agent, **given)
+        with pytest.raises(DefinitionError, match=message):
+            await host.register(agent, **options)
         assert await kernel.store.lineage.latest_registration(None, "helper") is None
 
 
 @pytest.mark.spec("F25")
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
         ({"principal": "ada"}, r"principal is a Principal, such as Principal\('ada'\); got 'ada'"),
         ({"env": 5}, "env is a mapping of names to values; got 5"),
@@ -167,12 +167,12 @@ async def test_what_cannot_be_declared_is_refused_and_not_kept(agent: Any, given
         ({"agent_id": None}, "create_session: agent_id must be text; got NoneType"),
     ],
 )
-async def test_what_no_session_is_created_with_is_refused(given: dict[str, Any], told: str) -> None:
+async def test_what_no_session_is_created_with_is_refused(options: dict[str, Any], message: str) -> None:
     async with hosting() as (kernel, host):
         await host.register(AGENT)
         create: Any = host.create_session
-        with pytest.raises(DefinitionError, match=told):
-            create(**{"agent_id": "helper", "principal": ADA, **given})
+        with pytest.raises(DefinitionError, match=message):
+            create(**{"agent_id": "helper", "principal": ADA, **options})
         with pytest.raises(InvalidArguments, match="the invocation cannot be hashed"):
             host.create_session("helper", principal=ADA, invocation={"at": object()})
         assert await kept_sessions(kernel) == []
@@ -194,11 +194,11 @@ async def test_static_context_is_in_no_hash_and_no_prompt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [(5, "must be a mapping; got 5"), ("", "must be a mapping; got ''"), ({1: 2}, ": a key must be text; got int")],
 )
-def test_static_context_is_a_mapping_of_text_keys(wrong: Any, told: str) -> None:
-    with pytest.raises(DefinitionError, match=f"agent 'a': static_context ?{told}"):
+def test_static_context_is_a_mapping_of_text_keys(wrong: Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=f"agent 'a': static_context ?{message}"):
         Agent("a", static_context=wrong)
     with pytest.raises(TypeError):
         AGENT.static_context["tone"] = "rude"  # pyright: ignore[reportIndexIssue]

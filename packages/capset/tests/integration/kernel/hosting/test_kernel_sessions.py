@@ -67,8 +67,8 @@ async def test_a_session_goes_on_in_another_kernel_on_the_same_file(tmp_path: Pa
         assert await session.start("one") == ["/one.txt"]
     async with hosting(url) as (kernel, host):
         await host.register(AGENT, run=write)
-        again = host.create_session("helper", principal=ADA, session_id=session.id)
-        assert (again.id, await again.start("two")) == (session.id, ["/one.txt", "/two.txt"])
+        resumed = host.create_session("helper", principal=ADA, session_id=session.id)
+        assert (resumed.id, await resumed.start("two")) == (session.id, ["/one.txt", "/two.txt"])
         async with kernel.open(AGENT, principal=ADA, session_id=session.id) as opened:
             assert (await opened.files.read("/one.txt"))[1] == b"kept"
         assert await kept_sessions(kernel) == [session.id]
@@ -106,8 +106,8 @@ async def test_policies_are_asked_anew_in_every_turn() -> None:
         assert await session.start() == "exported"
 
         flag = [False]
-        asked = Agent("asked", tools=[export], policies=[Policy("flag", lambda request: flag[0])])
-        await host.register(asked, run=run)
+        gated = Agent("asked", tools=[export], policies=[Policy("flag", lambda request: flag[0])])
+        await host.register(gated, run=run)
         session = host.create_session("asked", principal=ADA, env={"tier": "pro"})
         with pytest.raises(PermissionDenied):
             await session.start()
@@ -137,11 +137,11 @@ async def test_env_and_invocation_are_those_of_the_time_of_creation() -> None:
 
 @pytest.mark.spec("F24", "F23")
 async def test_labels_and_tool_hooks_reach_the_kernel_session() -> None:
-    trace, seen = Trace(), list[tuple[Any, ...]]()
+    trace, labels = Trace(), list[tuple[Any, ...]]()
 
     @dynamic_toolkit
     async def tenant(context: ToolkitContext) -> list[Any]:
-        seen.append((context.namespace, context.agent_id, context.agent_name))
+        labels.append((context.namespace, context.agent_id, context.agent_name))
         return []
 
     agent = Agent("helper", tools=[add, tenant])
@@ -150,7 +150,7 @@ async def test_labels_and_tool_hooks_reach_the_kernel_session() -> None:
         hooks = Hooks(on_tool_executed=trace.hook("executed"))
         session = host.create_session("support", principal=ADA, namespace="acme", tool_hooks=hooks)
         assert await session.start(1) == 2
-    assert seen == [("acme", "support", "helper")]
+    assert labels == [("acme", "support", "helper")]
     assert [(name, event.result, event.session) for name, event in trace.told] == [("executed", 2, session.id)]
 
 

@@ -112,8 +112,8 @@ async def test_what_fails_in_on_error_is_logged_and_hides_nothing(caplog: pytest
 async def test_a_cancellation_from_outside_passes_untold(stage: str) -> None:
     trace, reached = Trace(), asyncio.Event()
 
-    async def wait(*told: Any) -> None:
-        trace.told.append((stage, told))
+    async def wait(*arguments: Any) -> None:
+        trace.told.append((stage, arguments))
         reached.set()
         await asyncio.Event().wait()
 
@@ -167,8 +167,8 @@ async def test_a_turn_after_one_that_failed_goes_on_with_the_same_session() -> N
         session = await hosted(host, hooks=trace.hooks(), run=trace.run(raises=ValueError("no")))
         with pytest.raises(ValueError, match="no"):
             await session.start(1)
-        again = host.create_session("helper", principal=ADA, run=trace.run(), session_id=session.id)
-        assert await again.start(2) == "ran 2"
+        resumed = host.create_session("helper", principal=ADA, run=trace.run(), session_id=session.id)
+        assert await resumed.start(2) == "ran 2"
         assert await kept_sessions(kernel) == [session.id]
         other = host.create_session("helper", principal=Principal("eve"), run=trace.run(), session_id=session.id)
         with pytest.raises(NotFound, match="there is no session"):

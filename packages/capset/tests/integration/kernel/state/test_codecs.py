@@ -130,8 +130,8 @@ async def test_values_of_every_type_come_back_as_they_were(by: str, store: str) 
     async def do(ctx: Context) -> None:
         for handle in handles(ctx):
             for name, value in VALUES.items():
-                given = await DO[by](handle, name, value)
-                assert (name, getattr(given, name)) == (name, value)
+                returned = await DO[by](handle, name, value)
+                assert (name, getattr(returned, name)) == (name, value)
                 assert (name, getattr(await handle.get(), name)) == (name, value)
         assert ctx.session.state.text == VALUES["text"]
 

@@ -18,28 +18,28 @@ SHELF = Documents("shelf", "user")
 
 
 async def done(do: Callable[[DocumentsHandle], Any], store: str) -> Any:
-    seen: list[Any] = []
+    returned: list[Any] = []
 
     @tool
     async def act(ctx: Context) -> bool:
         """Do what the test wants."""
-        seen.append(await do(ctx.documents(SHELF)))
+        returned.append(await do(ctx.documents(SHELF)))
         return True
 
     async with opened(Agent("tester", uses=[Capability("kit", tools=[act], resources=[SHELF])]), store=store) as desk:
         await desk.session.call(act)
-    return seen[-1]
+    return returned[-1]
 
 
 @pytest.mark.spec("C34")
 async def test_a_text_is_added_unless_another_stands_for_it(store: str) -> None:
     async def do(shelf: DocumentsHandle) -> None:
         first = await shelf.add("first")
-        second = await shelf.add("second", unless=lambda there: None if there == [first] else first)
-        assert await shelf.add("third", unless=lambda there: there[0]) == second, "the newest comes first"
+        second = await shelf.add("second", unless=lambda documents: None if documents == [first] else first)
+        assert await shelf.add("third", unless=lambda documents: documents[0]) == second, "the newest comes first"
 
-        def refuse(there: Sequence[Document]) -> None:
-            raise StateError(f"{len(there)} are enough")
+        def refuse(documents: Sequence[Document]) -> None:
+            raise StateError(f"{len(documents)} are enough")
 
         with pytest.raises(StateError, match="2 are enough"):
             await shelf.add("fourth", unless=refuse)
@@ -49,24 +49,24 @@ async def test_a_text_is_added_unless_another_stands_for_it(store: str) -> None:
 
 
 async def test_all_texts_are_looked_at_however_many_there_are(store: str) -> None:
-    seen: list[str] = []
+    texts: list[str] = []
 
-    def look(there: Sequence[Document]) -> Document:
-        seen[:] = [one.text for one in there]
-        return there[-1]
+    def look(documents: Sequence[Document]) -> Document:
+        texts[:] = [document.text for document in documents]
+        return documents[-1]
 
     async def do(shelf: DocumentsHandle) -> Document:
         await asyncio.gather(*[shelf.add("old") for _ in range(1_001)])
         return await shelf.add("new", unless=look)
 
     assert (await done(do, store)).text == "old"
-    assert seen == ["old"] * 1_001
+    assert texts == ["old"] * 1_001
 
 
 async def test_what_others_add_at_the_same_time_is_looked_at_too(store: str) -> None:
     async def do(shelf: DocumentsHandle) -> int:
-        def look(there: Sequence[Document]) -> Document | None:
-            return there[0] if len(there) >= 3 else None
+        def look(documents: Sequence[Document]) -> Document | None:
+            return documents[0] if len(documents) >= 3 else None
 
         await asyncio.gather(*[shelf.add(f"text {number}", unless=look) for number in range(8)])
         return len(await shelf.recent())
@@ -78,9 +78,9 @@ async def test_who_is_outrun_until_the_time_is_up_is_told_so_and_may_try_again(m
     monkeypatch.setattr("capset.kernel.state.values.WAIT_SECONDS", 0.2)
 
     async def do(shelf: DocumentsHandle) -> None:
-        def outrun(there: Sequence[Document]) -> None:
+        def outrun(documents: Sequence[Document]) -> None:
             with suppress(StopIteration):  # a store in memory never waits
-                shelf.add(f"text {len(there)}").__await__().__next__()
+                shelf.add(f"text {len(documents)}").__await__().__next__()
 
         with pytest.raises(
             ConcurrentModificationError, match="the user collection of 'shelf' was changed by others"

@@ -15,7 +15,7 @@ async def test_mounted_files_are_there_read_only_and_cover_what_was(store: str) 
     @tool
     async def look(ctx: Context) -> list[str]:
         """List everything."""
-        return [one.path for one in await ctx.files.list("/", recursive=True)]
+        return [entry.path for entry in await ctx.files.list("/", recursive=True)]
 
     guide = Capability("guide", tools=[look], files={"/docs/guide.md": "Read me.", "/docs/raw.bin": b"\x00\x01"})
     async with opened(Agent("tester", uses=[guide], files={"/top.txt": "Mine."}), store=store) as desk:
@@ -38,22 +38,22 @@ async def test_mounted_files_are_there_read_only_and_cover_what_was(store: str) 
             with pytest.raises(Exception, match=r"read-only|directory"):
                 await refused
         assert await files.delete("/", recursive=True) == 2
-        assert [one.name for one in await files.list("/")] == ["docs", "top.txt"]
+        assert [entry.name for entry in await files.list("/")] == ["docs", "top.txt"]
         assert (await files.stat("/docs")) is not None
         assert await files.stat("/docs/own.txt") is None
 
 
 @pytest.mark.spec("C18", "P25")
 async def test_what_was_stored_where_a_mount_comes_later_is_covered_and_kept(store: str) -> None:
-    who, plain, mounted = Principal("ann"), Agent("one"), Agent("one", files={"/docs/guide": "Read me."})
+    principal, plain, mounted = Principal("ann"), Agent("one"), Agent("one", files={"/docs/guide": "Read me."})
     async with Kernel(store=store) as kernel:
-        async with kernel.open(plain, principal=who) as session:
+        async with kernel.open(plain, principal=principal) as session:
             await session.files.write("/docs/guide/inner/old.txt", b"old")
-            made = await session.files.stat("/docs")
-        async with kernel.open(mounted, principal=who, session_id=session.id) as over:
+            folder = await session.files.stat("/docs")
+        async with kernel.open(mounted, principal=principal, session_id=session.id) as over:
             files = over.files
-            assert await files.stat("/docs") == made
-            assert [one.path for one in await files.list("/", recursive=True)] == ["/docs", "/docs/guide"]
+            assert await files.stat("/docs") == folder
+            assert [entry.path for entry in await files.list("/", recursive=True)] == ["/docs", "/docs/guide"]
             for covered in ("/docs/guide/inner", "/docs/guide/inner/old.txt"):
                 assert await files.stat(covered) is None
                 for refused in (files.read(covered), files.list(covered)):
@@ -63,8 +63,8 @@ async def test_what_was_stored_where_a_mount_comes_later_is_covered_and_kept(sto
                 for refused in (files.write(covered, b"x"), files.delete(covered, recursive=True)):
                     with pytest.raises(FileError, match="read-only"):
                         await refused
-        async with kernel.open(plain, principal=who, session_id=session.id) as again:
-            assert (await again.files.read("/docs/guide/inner/old.txt"))[1] == b"old"
+        async with kernel.open(plain, principal=principal, session_id=session.id) as reopened:
+            assert (await reopened.files.read("/docs/guide/inner/old.txt"))[1] == b"old"
 
 
 @pytest.mark.spec("C18", "P22")
@@ -92,24 +92,24 @@ async def test_nothing_moves_what_is_mounted_or_the_directory_that_holds_it(stor
         moved = await files.move("//docs/./own", "/docs/in/moved/", version=1)
         assert moved.path == "/docs/in/moved"
         await files.move("/plain", "/docs/in/plain")
-        found = await files.list("/docs", recursive=True)
-        assert [one.path.removeprefix("/docs/in") for one in found[1:]] == [
+        entries = await files.list("/docs", recursive=True)
+        assert [entry.path.removeprefix("/docs/in") for entry in entries[1:]] == [
             *("/guide", "/moved", "/own", "/plain", "/plain/f"),
         ]
 
 
 @pytest.mark.spec("C18", "P24")
 async def test_many_files_are_read_with_what_is_mounted_and_without_what_it_covers(store: str) -> None:
-    who, plain = Principal("ann"), Agent("one")
+    principal, plain = Principal("ann"), Agent("one")
     mounted = Agent("one", files={"/docs/guide": "Read me.", "/own/new": "Mounted."})
     async with Kernel(store=store) as kernel:
-        async with kernel.open(plain, principal=who) as session:
+        async with kernel.open(plain, principal=principal) as session:
             for path in ("/docs/guide/old", "/a", "/own/new"):
                 await session.files.write(path, path.encode())
-        async with kernel.open(mounted, principal=who, session_id=session.id) as over:
-            asked = ["/own/new", "/docs/guide/old", "/docs", "//a", "/docs/guide", "/missing", "/"]
-            found = await over.files.read_many(asked)
-            assert [(stat.path, content) for stat, content in found] == [
+        async with kernel.open(mounted, principal=principal, session_id=session.id) as over:
+            paths = ["/own/new", "/docs/guide/old", "/docs", "//a", "/docs/guide", "/missing", "/"]
+            contents = await over.files.read_many(paths)
+            assert [(stat.path, content) for stat, content in contents] == [
                 *(("/own/new", b"Mounted."), ("/a", b"/a"), ("/docs/guide", b"Read me.")),
             ]
             assert list(await over.files.read_many(["/docs"])) == []

@@ -17,16 +17,16 @@ from tests.helpers.kernel.support import opened
 @pytest.mark.spec("C34")
 async def test_every_operation_returns_the_value_as_it_is_then(store: str) -> None:
     async def do(ctx: Context) -> None:
-        listed, number, shaped, loose = (
+        texts, number, shaped, loose = (
             ctx.resource(notes),
             ctx.resource(total),
             ctx.resource(board),
             ctx.resource(bare),
         )
-        assert await listed.get() == []
-        assert await listed.push("a", "b") == ["a", "b"]
-        assert await listed.set(["c"]) == ["c"]
-        assert await listed.update(lambda value: [*value, "d"]) == ["c", "d"]
+        assert await texts.get() == []
+        assert await texts.push("a", "b") == ["a", "b"]
+        assert await texts.set(["c"]) == ["c"]
+        assert await texts.update(lambda value: [*value, "d"]) == ["c", "d"]
         assert await number.increment() == 1
         assert await number.increment(by=-5) == -4
         assert await shaped.patch(title="Plan", due=datetime(2026, 1, 2, tzinfo=UTC)) == Board(
@@ -55,7 +55,7 @@ async def test_what_was_deleted_is_as_if_never_written(store: str) -> None:
 
 @pytest.mark.spec("C34")
 @pytest.mark.parametrize(
-    ("do", "told"),
+    ("do", "message"),
     [
         (lambda ctx: ctx.resource(total).set("5"), "cannot take this"),
         (lambda ctx: ctx.resource(notes).push(5), "cannot take this"),
@@ -69,11 +69,11 @@ async def test_what_was_deleted_is_as_if_never_written(store: str) -> None:
         (lambda ctx: ctx.resource(bare).get(), "no value yet"),
     ],
 )
-async def test_what_does_not_fit_is_refused_and_changes_nothing(do: Any, told: str, store: str) -> None:
+async def test_what_does_not_fit_is_refused_and_changes_nothing(do: Any, message: str, store: str) -> None:
     async def trying(ctx: Context) -> None:
         await ctx.resource(notes).push("kept")
         await ctx.resource(total).increment()
-        with pytest.raises(StateError, match=told):
+        with pytest.raises(StateError, match=message):
             await do(ctx)
         assert await ctx.resource(notes).get() == ["kept"]
         assert await ctx.resource(total).get() == 1
@@ -90,17 +90,17 @@ async def test_a_stored_value_that_no_longer_fits_is_reported_and_kept(store: st
     second, read = agent_of(newer, do=lambda ctx: ctx.resource(newer).get())
     third, push = agent_of(newer, do=lambda ctx: ctx.resource(newer).push("x"))
     fourth, renew = agent_of(newer, do=lambda ctx: ctx.resource(newer).set(["new"]))
-    who = Principal("user-1")
+    principal = Principal("user-1")
     async with Kernel(store=store) as kernel:
-        async with kernel.open(first, principal=who) as session:
+        async with kernel.open(first, principal=principal) as session:
             await write(session)
-            own = session.id
+            session_id = session.id
         for agent, run in ((second, read), (third, push)):
-            async with kernel.open(agent, principal=who, session_id=own) as session:
+            async with kernel.open(agent, principal=principal, session_id=session_id) as session:
                 with pytest.raises(StoredValueMisfit, match="does not fit its type any more") as caught:
                     await run(session)
                 assert "set()" in str(caught.value.hint)
-        async with kernel.open(fourth, principal=who, session_id=own) as session:
+        async with kernel.open(fourth, principal=principal, session_id=session_id) as session:
             assert await renew(session) == ["new"]
 
 
@@ -152,13 +152,13 @@ async def test_an_update_that_others_outrun_until_the_time_is_up_says_how_often_
 @pytest.mark.spec("C34")
 async def test_no_update_of_many_tasks_is_lost(store: str) -> None:
     async def do(ctx: Context) -> None:
-        async def one(number: int) -> None:
+        async def update_all(number: int) -> None:
             await ctx.resource(total).increment()
             await ctx.resource(total).update(lambda value: value + 1)
             await ctx.resource(notes).push(str(number))
             await ctx.resource(bare).patch({str(number): number})
 
-        await asyncio.gather(*(one(number) for number in range(64)))
+        await asyncio.gather(*(update_all(number) for number in range(64)))
         assert await ctx.resource(total).get() == 128
         assert sorted(map(int, await ctx.resource(notes).get())) == list(range(64))
         assert await ctx.resource(bare).get() == {str(number): number for number in range(64)}
@@ -170,24 +170,24 @@ async def test_no_update_of_many_tasks_is_lost(store: str) -> None:
 async def test_a_scope_belongs_to_its_owner(store: str) -> None:
     mine = Resource("kept", int, scope="user", default=0)
     ours = Resource("kept", int, scope="org", default=0)
-    here = Resource("kept", int, scope="session", default=0)
+    session_only = Resource("kept", int, scope="session", default=0)
     run_only = Resource("kept", int, scope="request", default=0)
-    every = (mine, ours, here, run_only)
+    every = (mine, ours, session_only, run_only)
 
     async def do(ctx: Context) -> list[int]:
-        return [await ctx.resource(one).increment() for one in every]
+        return [await ctx.resource(resource).increment() for resource in every]
 
     agent, run = agent_of(*every, do=do)
     ann, ben = Principal("ann", org="acme"), Principal("ben", org="acme")
     async with Kernel(store=store) as kernel:
 
-        async def counts(who: Principal, id: str | None = None) -> tuple[list[int], str]:
-            async with kernel.open(agent, principal=who, session_id=id) as session:
+        async def counts(principal: Principal, id: str | None = None) -> tuple[list[int], str]:
+            async with kernel.open(agent, principal=principal, session_id=id) as session:
                 return await run(session), session.id
 
-        first, own = await counts(ann)
+        first, session_id = await counts(ann)
         assert first == [1, 1, 1, 1]
-        assert (await counts(ann, own))[0] == [2, 2, 2, 1]
+        assert (await counts(ann, session_id))[0] == [2, 2, 2, 1]
         assert (await counts(ann))[0] == [3, 3, 1, 1]
         assert (await counts(ben))[0] == [1, 4, 1, 1]
         assert (await counts(Principal("ann", org="other")))[0] == [1, 1, 1, 1]
@@ -195,23 +195,23 @@ async def test_a_scope_belongs_to_its_owner(store: str) -> None:
 
 @pytest.mark.spec("C33")
 @pytest.mark.parametrize(
-    ("who", "scope", "told"),
+    ("principal", "scope", "message"),
     [
         (Principal("bot", kind="agent", org="acme"), "user", "principal of the kind agent"),
         (Principal("acme", kind="org"), "user", "principal of the kind org"),
         (Principal("ann"), "org", "belongs to no org"),
     ],
 )
-async def test_a_scope_that_is_not_there_is_a_clear_error(who: Principal, scope: Any, told: str) -> None:
-    kept = Resource("kept", int, scope=scope, default=0)
+async def test_a_scope_that_is_not_there_is_a_clear_error(principal: Principal, scope: Any, message: str) -> None:
+    resource = Resource("kept", int, scope=scope, default=0)
 
     async def do(ctx: Context) -> None:
-        with pytest.raises(StateError, match=f"no {scope} scope here: .*{told}"):
-            await ctx.resource(kept).get()
+        with pytest.raises(StateError, match=f"no {scope} scope here: .*{message}"):
+            await ctx.resource(resource).get()
         with pytest.raises(StateError, match=f"no {scope} scope here"):
             _ = getattr(ctx, scope)
 
-    await done(do, "memory://", kept, principal=who)
+    await done(do, "memory://", resource, principal=principal)
 
 
 @pytest.mark.spec("C33")
@@ -254,10 +254,10 @@ async def test_what_a_deleted_session_kept_is_gone_and_takes_nothing_more(store:
 @pytest.mark.spec("C34")
 async def test_an_update_inside_an_update_of_the_same_value_is_refused_and_does_not_hang(store: str) -> None:
     async def do(ctx: Context) -> None:
-        mine, here = ctx.resource(total), ctx.resource(notes)
+        mine, texts = ctx.resource(total), ctx.resource(notes)
 
-        async def again(value: int) -> int:
-            await here.update(lambda listed: [*listed, "another value"])
+        async def update_within(value: int) -> int:
+            await texts.update(lambda entries: [*entries, "another value"])
             await mine.increment()
             with pytest.raises(StateError, match="wait for itself") as caught:
                 await mine.set(7)
@@ -267,9 +267,9 @@ async def test_an_update_inside_an_update_of_the_same_value_is_refused_and_does_
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            await mine.update(again)
+            await mine.update(update_within)
         assert await mine.update(lambda value: value + 1) == 2
-        assert await here.get() == ["another value"]
+        assert await texts.get() == ["another value"]
 
     await done(do, store)
 
@@ -297,37 +297,37 @@ async def test_a_task_that_an_update_has_started_may_update_once_it_is_over() ->
 
 @pytest.mark.spec("C34")
 async def test_who_waits_for_an_update_of_others_waits_no_longer_than_until_the_deadline() -> None:
-    held, release = asyncio.Event(), asyncio.Event()
+    started, release = asyncio.Event(), asyncio.Event()
 
     @tool
     async def hold(ctx: Context) -> int:
         """Update slowly."""
 
         async def slowly(value: int) -> int:
-            held.set()
+            started.set()
             await release.wait()
             return value + 1
 
         return await ctx.resource(total).update(slowly)
 
-    kept: list[Any] = []
+    handles: list[Any] = []
 
     @tool
     async def leak(ctx: Context) -> bool:
         """Keep the handle beyond the call."""
-        kept.append(ctx.resource(total))
+        handles.append(ctx.resource(total))
         return True
 
     agent = Agent("tester", uses=[Capability("kit", tools=[hold, leak], resources=[total])])
     async with opened(agent) as desk:
         await desk.session.options(timeout=0.2).call(leak)
         slow = asyncio.create_task(desk.session.call(hold))
-        await held.wait()
+        await started.wait()
         with pytest.raises(ConcurrentModificationError, match="held by other updates"):
-            await kept[0].update(lambda value: value + 100)
+            await handles[0].update(lambda value: value + 100)
         release.set()
         assert await slow == 1
-        assert await kept[0].get() == 1
+        assert await handles[0].get() == 1
 
 
 @pytest.mark.spec("C34")

@@ -127,19 +127,19 @@ COUNTING = Agent("counting", uses=[Capability("kit", state={"session": Checked},
 @pytest.mark.timeout(120)
 @pytest.mark.spec("C34")
 async def test_no_update_is_lost_between_kernels_although_validators_run_outside_of_transactions(store: str) -> None:
-    who, times = Principal("ada"), 20
-    async with Kernel(store=store) as one, one.open(COUNTING, principal=who) as first:
+    principal, times = Principal("ada"), 20
+    async with Kernel(store=store) as first_kernel, first_kernel.open(COUNTING, principal=principal) as first:
         if store == "memory://":
             await asyncio.gather(first.call(count, times), first.call(count, times))
         else:
             async with (
                 Kernel(store=store) as two,
-                two.open(COUNTING, principal=who, session_id=first.id) as second,
+                two.open(COUNTING, principal=principal, session_id=first.id) as second,
             ):
                 await asyncio.gather(first.call(count, times), second.call(count, times))
-        found = await first.call(look)
-    assert found.count == 2 * times
-    assert sorted(found.log) == sorted([*range(times)] * 2)
+        state = await first.call(look)
+    assert state.count == 2 * times
+    assert sorted(state.log) == sorted([*range(times)] * 2)
 
 
 @pytest.mark.spec("C34", "C35")
@@ -160,10 +160,10 @@ async def test_a_patch_inside_an_update_of_the_same_value_is_refused_instead_of_
     async def do(ctx: Context) -> None:
         state = ctx.state(Checked)
 
-        async def again(value: Checked) -> Checked:
+        async def patch_within(value: Checked) -> Checked:
             return await state.patch(count=value.count + 1)
 
         with pytest.raises(StateError, match="it would wait for itself"):
-            await state.update(again)
+            await state.update(patch_within)
 
     await done(do, state={"session": Checked})

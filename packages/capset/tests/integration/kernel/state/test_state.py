@@ -23,16 +23,16 @@ async def test_the_view_is_there_without_waiting_and_follows_own_writes(store: s
         await ctx.state(Mood).patch(mood=" glad ")
         assert (ctx.session.state.names[-1], ctx.session.state.mood) == ("a", "glad")
         assert isinstance(await ctx.state(Mood).get(), Mood)
-        await ctx.state(Counts).update(lambda one: one.model_copy(update={"hits": one.hits * 10}))
+        await ctx.state(Counts).update(lambda counts: counts.model_copy(update={"hits": counts.hits * 10}))
         return ctx.session.state.hits
 
     agent, run = agent_of(do, uses=[Capability("other", state={"session": Mood})], state={"session": Counts})
     async with opened(agent, store=store) as desk:
         assert await run(desk.session) == 20
-        who = desk.session.snapshot.principal
-        async with desk.kernel.open(agent, principal=who, session_id=desk.session.id) as again:
+        principal = desk.session.snapshot.principal
+        async with desk.kernel.open(agent, principal=principal, session_id=desk.session.id) as reopened:
             with pytest.raises(ToolError, match="hits"):  # 220 is more than the field takes
-                await run(again)
+                await run(reopened)
 
 
 @pytest.mark.spec("C33")
@@ -75,14 +75,14 @@ async def test_merged_defaults_and_validators_of_all_models_hold_at_run_time(sto
 
 @pytest.mark.spec("C33")
 async def test_the_fields_of_other_agents_in_a_shared_row_are_preserved(store: str) -> None:
-    who = Principal("ann")
+    principal = Principal("ann")
     first, write = agent_of(lambda ctx: ctx.state(Counts).patch(hits=3, names=["kept"]), state={"user": Counts})
     second, other = agent_of(lambda ctx: ctx.state(Mood).set(Mood(mood="sad")), "other", state={"user": Mood})
     third, delete = agent_of(lambda ctx: ctx.state(Mood).delete(), "third", state={"user": Mood})
-    again, read = agent_of(lambda ctx: ctx.state(Counts).get(), state={"user": Counts})
+    fourth, read = agent_of(lambda ctx: ctx.state(Counts).get(), state={"user": Counts})
     async with Kernel(store=store) as kernel:
-        for agent, run in ((first, write), (second, other), (third, delete), (again, read)):
-            async with kernel.open(agent, principal=who) as session:
+        for agent, run in ((first, write), (second, other), (third, delete), (fourth, read)):
+            async with kernel.open(agent, principal=principal) as session:
                 result = await run(session)
     assert result == Counts(hits=3, names=["kept"])
 
@@ -99,16 +99,16 @@ async def test_state_that_no_longer_fits_is_reported_when_it_is_looked_at_and_ke
         with pytest.raises(StoredValueMisfit, match="hits"):
             await ctx.state(Named).get()
         with pytest.raises(StoredValueMisfit, match="hits") as caught:
-            await ctx.state(Named).update(lambda one: one)
+            await ctx.state(Named).update(lambda state: state)
         assert "let the type take the old form too" in str(caught.value.hint)
 
-    who = Principal("ann")
+    principal = Principal("ann")
     first, write = agent_of(lambda ctx: ctx.state(Counts).patch(hits=3), state={"user": Counts})
     second, look = agent_of(looks, "other", state={"user": Named})
     third, read = agent_of(lambda ctx: ctx.state(Counts).get(), "third", state={"user": Counts})
     async with Kernel(store=store) as kernel:
         for agent, run in ((first, write), (second, look), (third, read)):
-            async with kernel.open(agent, principal=who) as session:
+            async with kernel.open(agent, principal=principal) as session:
                 result = await run(session)
     assert result == Counts(hits=3)
 
@@ -164,16 +164,16 @@ async def test_no_update_of_many_tasks_is_lost(store: str) -> None:
         last: int = 0
 
     async def do(ctx: Context) -> None:
-        async def one(number: int) -> None:
+        async def update_all(number: int) -> None:
             await ctx.state(Bag).increment("hits")
             await ctx.state(Bag).push(str(number), field="names")
             await ctx.state(Bag).patch(last=number)
             await ctx.state(Bag).update(lambda bag: bag.model_copy(update={"hits": bag.hits + 1}))
 
-        await asyncio.gather(*(one(number) for number in range(50)))
-        found = await ctx.state(Bag).get()
-        assert (found.hits, len(set(found.names))) == (100, 50)
-        assert ctx.session.state == found
+        await asyncio.gather(*(update_all(number) for number in range(50)))
+        state = await ctx.state(Bag).get()
+        assert (state.hits, len(set(state.names))) == (100, 50)
+        assert ctx.session.state == state
 
     agent, run = agent_of(do, state={"session": Bag})
     async with opened(agent, store=store) as desk:

@@ -77,10 +77,12 @@ async def test_messages_come_in_order_and_are_stamped() -> None:
     async with desk(count) as opened:
         stream = opened.session.stream(count)
         messages = await read(stream)
-        assert [(one.kind, one.type) for one in messages] == [("event", "progress")] * 4 + [("reply", "count")]
-        assert [one.data["message"] for one in messages[:4]] == ["0", "1", "2", "3"]
+        assert [(message.kind, message.type) for message in messages] == [("event", "progress")] * 4 + [
+            ("reply", "count")
+        ]
+        assert [message.data["message"] for message in messages[:4]] == ["0", "1", "2", "3"]
         assert messages[4].data == 4
-        metas = [one.meta for one in messages if one.meta]
+        metas = [message.meta for message in messages if message.meta]
         assert len({meta.id for meta in metas}) == 5
         assert [meta.timestamp for meta in metas] == sorted(meta.timestamp for meta in metas)
         assert {meta.correlation for meta in metas} == {stream.correlation}
@@ -109,13 +111,13 @@ async def test_a_slow_reader_slows_no_other() -> None:
 async def test_without_a_reply_a_stream_ends_as_a_success_and_a_call_has_no_outcome() -> None:
     async with desk(silent) as opened:
         stream = opened.session.stream(silent)
-        assert [one.kind for one in await read(stream)] == ["event", "event"]
+        assert [message.kind for message in await read(stream)] == ["event", "event"]
         assert (stream.result.success, stream.result.data) == (True, None)
         with pytest.raises(NoOutcome) as raised:
             await opened.session.call(silent)
         assert raised.value.correlation == (await opened.records())[-1].correlation
         assert await read(opened.session.stream(silent, 0)) == []
-        assert {one.outcome for one in await opened.records()} == {"succeeded"}
+        assert {record.outcome for record in await opened.records()} == {"succeeded"}
 
 
 @pytest.mark.spec("K15")
@@ -147,7 +149,7 @@ async def test_leaving_without_reading_anything_is_no_error() -> None:
             await turns()
         async with opened.session.stream(silent, 0):
             await turns()
-        assert [one.outcome for one in await opened.records()] == ["cancelled", "cancelled", "succeeded"]
+        assert [record.outcome for record in await opened.records()] == ["cancelled", "cancelled", "succeeded"]
         assert CLOSED == ["closed", "cleaned up"]
 
 
@@ -167,7 +169,7 @@ async def test_a_reader_that_fails_or_is_cancelled_leaves_too() -> None:
         with pytest.raises(asyncio.CancelledError):
             await reading
         assert CLOSED == ["cleaned up"] * 2
-        assert [one.outcome for one in await opened.records()] == ["cancelled"] * 2
+        assert [record.outcome for record in await opened.records()] == ["cancelled"] * 2
 
 
 @pytest.mark.spec("K15")
@@ -227,7 +229,7 @@ async def test_a_stream_is_entered_once() -> None:
 
 async def test_a_stream_that_is_over_stays_over() -> None:
     async with desk(count) as opened, opened.session.stream(count) as messages:
-        assert len([one async for one in messages]) == 5
+        assert len([message async for message in messages]) == 5
         for _ in range(2):
             with pytest.raises(StopAsyncIteration):
                 await anext(messages)
@@ -252,7 +254,7 @@ async def test_a_second_reader_is_told_and_the_first_gets_everything() -> None:
         with pytest.raises(RuntimeError, match="one reader"):
             await rest(messages)
         release.set()
-        assert [one.kind for one in await first] == ["event", "reply"]
+        assert [message.kind for message in await first] == ["event", "reply"]
 
 
 async def test_there_is_no_result_before_the_end_nor_of_what_was_cancelled() -> None:
@@ -268,11 +270,11 @@ async def test_there_is_no_result_before_the_end_nor_of_what_was_cancelled() -> 
                 pass
             assert stream.result.data == 4
         assert (stream.result.success, stream.result.record) == (True, stream.record)
-        left = opened.session.stream(stuck)
-        async with left:
+        cancelled = opened.session.stream(stuck)
+        async with cancelled:
             pass
-        assert left.result.error is not None
-        assert (left.result.success, left.result.error.code) == (False, "cancelled")
+        assert cancelled.result.error is not None
+        assert (cancelled.result.success, cancelled.result.error.code) == (False, "cancelled")
 
 
 async def test_the_result_of_a_failure_has_its_error() -> None:
@@ -290,8 +292,8 @@ async def test_many_streams_at_once(store: str) -> None:
         streams = [opened.session.stream(count, 3) for _ in range(100)]
         results = await asyncio.gather(*(read(stream) for stream in streams))
         for stream, messages in zip(streams, results, strict=True):
-            assert [one.kind for one in messages] == ["event"] * 3 + ["reply"]
-            assert {one.meta.correlation for one in messages if one.meta} == {stream.correlation}
+            assert [message.kind for message in messages] == ["event"] * 3 + ["reply"]
+            assert {message.meta.correlation for message in messages if message.meta} == {stream.correlation}
         records = await opened.records()
-        assert {one.id for one in records} == {stream.record for stream in streams}
-        assert [one.outcome for one in records] == ["succeeded"] * 100
+        assert {record.id for record in records} == {stream.record for stream in streams}
+        assert [record.outcome for record in records] == ["succeeded"] * 100

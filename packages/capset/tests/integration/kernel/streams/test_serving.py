@@ -26,9 +26,9 @@ from tests.helpers.kernel.support import turns
 from tests.waiting import until
 
 
-async def collect(answers: AsyncIterator[Message], found: list[Message]) -> None:
+async def collect(answers: AsyncIterator[Message], received: list[Message]) -> None:
     async for message in answers:
-        found.append(message)  # noqa: PERF401  # what came before an error, too
+        received.append(message)  # noqa: PERF401  # what came before an error, too
 
 
 @pytest.mark.spec("K13")
@@ -43,12 +43,12 @@ async def test_an_input_that_raises_is_told_to_the_reader_after_all_the_rest(
         raise error
 
     async with stage(called) as opened:
-        found: list[Message] = []
+        received: list[Message] = []
         async with opened.kernel.run(opened.session, messages()) as answers:
             with pytest.raises(ZeroDivisionError if error is ZeroDivisionError else RuntimeError):
-                await collect(answers, found)
-            assert [one async for one in answers] == []
-        assert [one.kind for one in found] == ["event", "event", "reply"]
+                await collect(answers, received)
+            assert [message async for message in answers] == []
+        assert [message.kind for message in received] == ["event", "event", "reply"]
         assert await outcomes(opened) == ["succeeded"]
 
 
@@ -122,8 +122,8 @@ async def test_while_the_consumer_stops_all_output_is_bounded_by_the_limit(stage
             stopped = len(log.started)
             await asyncio.sleep(0.05)
             assert len(log.started) == stopped
-            found = [one async for one in answers]
-        assert len(found) == 60 * 11 - 29
+            received = [message async for message in answers]
+        assert len(received) == 60 * 11 - 29
         assert await outcomes(opened) == ["succeeded"] * 60
 
 
@@ -140,10 +140,10 @@ async def test_one_slow_invocation_slows_no_other(stage: Stage) -> None:
     async with stage(slow, fast) as opened:
         inputs = given([sent(slow), *[sent(fast, 3)] * 40])
         async with asyncio.timeout(60), opened.kernel.run(opened.session, inputs, limit=2) as answers:
-            found = [await anext(answers) for _ in range(40 * 4)]
+            received = [await anext(answers) for _ in range(40 * 4)]
             release.set()
-            rest = [one async for one in answers]
-        assert numbers(found) == [0, 1, 2, 3] * 40
+            rest = [message async for message in answers]
+        assert numbers(received) == [0, 1, 2, 3] * 40
         assert numbers(rest) == [-1]
 
 
@@ -151,13 +151,13 @@ async def test_one_slow_invocation_slows_no_other(stage: Stage) -> None:
 async def test_what_cannot_be_routed_passes_untouched_and_in_order(stage: Stage) -> None:
     called = counting("process", Log())
     others = [Message(kind, "Any.Thing", number) for number, kind in enumerate(["event", "reply", "error"] * 20)]  # pyright: ignore[reportArgumentType]
-    mixed = [one for other in others for one in (other, sent(called, 1))]
+    mixed = [message for other in others for message in (other, sent(called, 1))]
     async with stage(called) as opened:
         async with opened.kernel.run(opened.session, given(mixed)) as answers:
-            found = [one async for one in answers]
-        passed = [one for one in found if one.type == "Any.Thing"]
+            received = [message async for message in answers]
+        passed = [message for message in received if message.type == "Any.Thing"]
         assert all(came is went for came, went in zip(passed, others, strict=True))
-        assert len(found) == 60 + 60 * 2
+        assert len(received) == 60 + 60 * 2
 
 
 @pytest.mark.spec("K8", "K12")
@@ -166,9 +166,9 @@ async def test_an_unknown_type_is_one_error_among_the_others(stage: Stage) -> No
     async with stage(called) as opened:
         mixed = [sent(called, 1), Message("command", "Work.Doo", {}), Message("query", "Work.Do", {"to": 1})]
         async with opened.kernel.run(opened.session, given(mixed)) as answers:
-            found = [one async for one in answers]
-        assert sorted(codes(found)) == ["invalid_arguments", "not_found"]
-        assert "Work.Do" in next(one for one in found if one.type == "Work.Doo").data["message"]
+            received = [message async for message in answers]
+        assert sorted(codes(received)) == ["invalid_arguments", "not_found"]
+        assert "Work.Do" in next(message for message in received if message.type == "Work.Doo").data["message"]
 
 
 @pytest.mark.spec("K8")
@@ -181,7 +181,7 @@ async def test_two_who_read_one_stream_lose_nothing_and_one_is_told(stage: Stage
         yield sent(called, 3)
 
     async def rest(answers: Any) -> list[Message]:
-        return [one async for one in answers]
+        return [message async for message in answers]
 
     async with stage(called) as opened, opened.kernel.run(opened.session, messages()) as answers:
         first = asyncio.create_task(rest(answers))
@@ -220,14 +220,14 @@ async def test_a_reader_that_waits_elsewhere_is_told_when_the_stream_is_left(sta
 async def test_a_reader_that_gives_up_waiting_again_and_again_loses_nothing(stage: Stage) -> None:
     called = counting("process", Log(), pause=0.003)
     async with stage(called) as opened, opened.session.stream(called, to=60) as messages:
-        found: list[Message] = []
+        received: list[Message] = []
         while True:
             try:
                 async with asyncio.timeout(0.002):
-                    found.append(await anext(messages))
+                    received.append(await anext(messages))
             except TimeoutError:
                 continue
             except StopAsyncIteration:
                 break
-        assert numbers(found) == list(range(61))
+        assert numbers(received) == list(range(61))
         await until(lambda: not opened.session._context.runtime.calls)

@@ -72,10 +72,10 @@ async def test_in_the_middle_of_a_thousand_invocations(stage: Stage, monkeypatch
     assert running == set()
     await serving.__aexit__(None, None, None)
     await store.open()
-    records = [one for one in await records_of(store.audit) if one.tool == called.name]
+    records = [record for record in await records_of(store.audit) if record.tool == called.name]
     await store.close()
-    assert len({one.id for one in records}) == len(records) >= len(ended) >= 700
-    assert Counter(one.outcome for one in records).keys() == {"succeeded", "cancelled"}
+    assert len({record.id for record in records}) == len(records) >= len(ended) >= 700
+    assert Counter(record.outcome for record in records).keys() == {"succeeded", "cancelled"}
 
 
 @pytest.mark.spec("K17")
@@ -87,7 +87,7 @@ async def test_what_ends_in_time_is_not_cancelled(stage: Stage, monkeypatch: pyt
         stream = opened.session.stream(called, to=3)
         reading = asyncio.create_task(all_of(stream))
         await until(lambda: log.started)
-    assert [one.kind for one in await reading] == ["event"] * 3 + ["reply"]
+    assert [message.kind for message in await reading] == ["event"] * 3 + ["reply"]
 
 
 @pytest.mark.spec("K17")
@@ -95,18 +95,18 @@ async def test_closing_takes_no_new_messages_and_does_not_wait_for_them(stage: S
     log, closing = Log(), asyncio.Event()
     called = counting("process", log, pause=0.02)
 
-    async def asked() -> AsyncGenerator[Message]:
+    async def messages() -> AsyncGenerator[Message]:
         yield sent(called, 3)
         await closing.wait()
         yield sent(called, 3)
 
     async with stage(called, closes=False) as opened:
-        reading = asyncio.create_task(all_of(opened.kernel.run(opened.session, asked())))
+        reading = asyncio.create_task(all_of(opened.kernel.run(opened.session, messages())))
         await until(lambda: log.started)
         began = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - began < 2, "what reads is not waited for"
     closing.set()
-    assert [one.kind for one in await reading] == ["event"] * 3 + ["reply"]
+    assert [message.kind for message in await reading] == ["event"] * 3 + ["reply"]
 
 
 @pytest.mark.spec("K15", "K17")
@@ -125,7 +125,7 @@ async def test_who_reads_one_that_will_not_end_is_told_of_its_end(door: str, imp
 
     async def read() -> list[Message]:
         async with through(door, opened, called) as messages:
-            return [one async for one in messages]
+            return [message async for message in messages]
 
     async with desk(called) as opened:
         reading = asyncio.create_task(read())
@@ -138,7 +138,7 @@ async def test_who_reads_one_that_will_not_end_is_told_of_its_end(door: str, imp
 
 async def all_of(stream: Any) -> list[Message]:
     async with stream as messages:
-        return [one async for one in messages]
+        return [message async for message in messages]
 
 
 @pytest.mark.spec("K15", "K17")

@@ -73,8 +73,8 @@ async def test_what_fails_names_its_error_and_says_nothing_of_it(
     async with traced(traces) as session:
         result = await session.try_message(session.message(name, arguments))
         assert result.error is not None
-    found = said(traces.one)
-    assert (found["error.type"], found["capset.outcome"], result.error.code) == (code, outcome, code)
+    attributes = said(traces.one)
+    assert (attributes["error.type"], attributes["capset.outcome"], result.error.code) == (code, outcome, code)
     assert (traces.one.status.status_code, traces.one.status.description) == (StatusCode.ERROR, None)
     assert not traces.one.events
     assert not [value for value in ("it rains", SECRET, "swordfish", "nmae") if value in traces.text]
@@ -176,21 +176,21 @@ async def test_a_handler_that_swallows_its_deadline_has_a_span_that_ends_before_
 
 
 async def test_content_is_there_only_where_it_was_asked_for_and_then_masked() -> None:
-    given = {"user": "ada", "password": SECRET, "pin": f"{SECRET}-pin", "key": f"{SECRET}-key"}
+    arguments = {"user": "ada", "password": SECRET, "pin": f"{SECRET}-pin", "key": f"{SECRET}-key"}
     for content in (False, True):
         traces = Traces()
         async with traced(traces, content=content) as session:
-            await session.try_message(session.message("login", Json(json.dumps(given).encode())))
+            await session.try_message(session.message("login", Json(json.dumps(arguments).encode())))
             await session.try_call(fail, why="it rains")
         logged, failed = traces.spans
-        found = said(logged)
-        assert found["capset.outcome"] == "succeeded"
+        attributes = said(logged)
+        assert attributes["capset.outcome"] == "succeeded"
         assert SECRET not in traces.text
-        assert ("gen_ai.tool.call.arguments" in found) is ("gen_ai.tool.call.result" in found) is content
+        assert ("gen_ai.tool.call.arguments" in attributes) is ("gen_ai.tool.call.result" in attributes) is content
         assert failed.status.description == ("no: it rains" if content else None)
         if content:
-            assert json.loads(found["gen_ai.tool.call.arguments"])["user"] == "ada"
-            assert json.loads(found["gen_ai.tool.call.result"])["token"] == "[redacted]"
+            assert json.loads(attributes["gen_ai.tool.call.arguments"])["user"] == "ada"
+            assert json.loads(attributes["gen_ai.tool.call.result"])["token"] == "[redacted]"
 
 
 async def test_what_the_host_redacts_is_in_no_span() -> None:
@@ -206,9 +206,9 @@ async def test_content_is_bounded() -> None:
     traces = Traces()
     async with traced(traces, content=True) as session:
         await session.call(greet, name="x" * 100_000)
-    found = said(traces.one)
-    assert len(found["gen_ai.tool.call.arguments"]) <= 16_385
-    assert len(found["gen_ai.tool.call.result"]) <= 16_385
+    attributes = said(traces.one)
+    assert len(attributes["gen_ai.tool.call.arguments"]) <= 16_385
+    assert len(attributes["gen_ai.tool.call.result"]) <= 16_385
 
 
 async def test_spans_do_not_say_who_acts() -> None:
@@ -238,7 +238,9 @@ async def test_a_span_that_is_not_sampled_costs_no_record_and_leaves_its_id() ->
 
     traces = Traces(TracerProvider(sampler=ALWAYS_OFF, shutdown_on_exit=False))
     async with traced(traces) as session:
-        (message,) = [one for one in await read(session.stream(greet, name="bob")) if one.kind == "reply"]
+        (message,) = [
+            streamed for streamed in await read(session.stream(greet, name="bob")) if streamed.kind == "reply"
+        ]
     assert traces.spans == []
     assert message.meta is not None
     assert message.meta.traceparent is not None

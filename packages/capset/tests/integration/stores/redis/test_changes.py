@@ -40,8 +40,8 @@ def shared() -> Generator[RedisServer]:
 @pytest.fixture
 def server() -> Generator[RedisServer]:
     """Give a server that the test may stop."""
-    with redis_server() as own:
-        yield own
+    with redis_server() as running:
+        yield running
 
 
 @asynccontextmanager
@@ -72,7 +72,7 @@ async def test_a_store_beside_redis_keeps_what_its_store_promises(check: Any, sh
 @pytest.mark.spec("D30", "D31")
 async def test_another_process_of_one_sqlite_file_hears_at_once(tmp_path: Path, shared: RedisServer) -> None:
     heard: list[ChangeNotice | None] = []
-    async with two(tmp_path / "a.db", shared.url) as (one, other), one.changes.listening(heard.append) as arrives:
+    async with two(tmp_path / "a.db", shared.url) as (first, other), first.changes.listening(heard.append) as arrives:
         await until(lambda: None in heard)
         assert arrives()
         await begin(other, "s")
@@ -82,13 +82,13 @@ async def test_another_process_of_one_sqlite_file_hears_at_once(tmp_path: Path, 
         await other.approvals.move(replace(row, status="approved"), "pending")
         await other.keys.revoke("key-1", NOW)
         await other.pins.change("server", [], ["tool"])
-        wanted = {("events", "s"), ("approval", "r"), ("key", "key-1"), ("lists", "")}
-        await until(lambda: wanted <= {*heard})
+        expected = {("events", "s"), ("approval", "r"), ("key", "key-1"), ("lists", "")}
+        await until(lambda: expected <= {*heard})
         heard.clear()
         await other.approvals.move(replace(row, status="rejected"), "pending")  # it is not pending any more
-        held = TurnRow("s", "t", "here", LATER)
-        await other.events.append(held, [], now=NOW, then=held)  # a renewal
-        await other.events.append(held, [SOME], now=NOW, then=None)
+        turn = TurnRow("s", "t", "here", LATER)
+        await other.events.append(turn, [], now=NOW, then=turn)  # a renewal
+        await other.events.append(turn, [SOME], now=NOW, then=None)
         await until(lambda: heard)
         assert heard == [("events", "s")]
 
@@ -100,8 +100,8 @@ async def test_names_of_any_kind_arrive_as_they_are_and_databases_stay_apart(
     names = ["a b", "{x}:changes", "\r\nFLUSHALL\r\n", "é\U0001f600", '"],["key","k']
     heard: list[ChangeNotice | None] = []
     strange: list[ChangeNotice | None] = []
-    async with two(tmp_path / "a.db", shared.url) as (one, other), two(tmp_path / "b.db", shared.url) as (third, _):
-        async with one.changes.listening(heard.append), third.changes.listening(strange.append):
+    async with two(tmp_path / "a.db", shared.url) as (first, other), two(tmp_path / "b.db", shared.url) as (third, _):
+        async with first.changes.listening(heard.append), third.changes.listening(strange.append):
             await until(lambda: None in heard and None in strange)
             for name in names:
                 await begin(other, name)
@@ -115,7 +115,7 @@ async def test_names_of_any_kind_arrive_as_they_are_and_databases_stay_apart(
 async def test_what_is_not_heard_of_is_told_as_missed(tmp_path: Path, server: RedisServer) -> None:
     heard: list[ChangeNotice | None] = []
     client: Any = Redis.from_url(server.url, decode_responses=True)
-    async with two(tmp_path / "a.db", server.url) as (one, other), one.changes.listening(heard.append):
+    async with two(tmp_path / "a.db", server.url) as (first, other), first.changes.listening(heard.append):
         await until(lambda: None in heard)
         await begin(other, "s")
         await begin_turn(other, "s")
@@ -143,7 +143,7 @@ async def test_what_is_not_heard_of_is_told_as_missed(tmp_path: Path, server: Re
 @pytest.mark.spec("D33")
 async def test_redis_that_is_killed_or_frozen_holds_nothing_up(tmp_path: Path, server: RedisServer) -> None:
     heard: list[ChangeNotice | None] = []
-    async with two(tmp_path / "a.db", server.url) as (one, other), one.changes.listening(heard.append) as arrives:
+    async with two(tmp_path / "a.db", server.url) as (first, other), first.changes.listening(heard.append) as arrives:
         await until(arrives)
         await begin(other, "s")
         server.kill()
@@ -155,9 +155,9 @@ async def test_redis_that_is_killed_or_frozen_holds_nothing_up(tmp_path: Path, s
         await until(lambda: arrives() and None in heard)  # everyone looks
         server.signal(signal.SIGSTOP)
         heard.clear()
-        held = TurnRow("s", "t", "here", LATER)
+        turn = TurnRow("s", "t", "here", LATER)
         async with asyncio.timeout(1.0):
-            await other.events.append(held, [SOME], now=NOW, then=held)
+            await other.events.append(turn, [SOME], now=NOW, then=turn)
         await until(lambda: not arrives())
         server.signal(signal.SIGCONT)
         await until(lambda: arrives() and None in heard)
@@ -170,7 +170,7 @@ async def test_a_store_opens_and_closes_without_redis_and_says_so_without_its_pa
     server.kill()
     url = f"redis://ada:s3cret@127.0.0.1:{server.port}/0"
     with caplog.at_level(logging.WARNING):
-        async with two(tmp_path / "a.db", url) as (one, other), one.changes.listening(lambda _: None) as arrives:
+        async with two(tmp_path / "a.db", url) as (first, other), first.changes.listening(lambda _: None) as arrives:
             await begin(other, "s")
             await begin_turn(other, "s")
             await until(lambda: len(caplog.records) >= 2)
@@ -190,7 +190,7 @@ async def test_redis_is_reached_by_tls_with_a_password_and_by_a_socket(
         where = f"127.0.0.1:{server.port}/0"
         for url in (f"rediss://:s3cret@{where}?ssl_ca_certs={files[0]}", f"unix://:s3cret@{socket}?db=0"):
             heard: list[ChangeNotice | None] = []
-            async with two(tmp_path / "a.db", url) as (one, other), one.changes.listening(heard.append) as arrives:
+            async with two(tmp_path / "a.db", url) as (first, other), first.changes.listening(heard.append) as arrives:
                 await until(lambda heard=heard: None in heard)
                 await begin(other, session := url[:4])
                 await begin_turn(other, session)
@@ -199,7 +199,10 @@ async def test_redis_is_reached_by_tls_with_a_password_and_by_a_socket(
         with caplog.at_level(logging.WARNING):
             for url in (f"rediss://:s3cret@{where}", f"rediss://:other@{where}?ssl_ca_certs={files[0]}"):
                 caplog.clear()
-                async with two(tmp_path / "a.db", url) as (one, _), one.changes.listening(lambda _: None) as arrives:
+                async with (
+                    two(tmp_path / "a.db", url) as (first, _),
+                    first.changes.listening(lambda _: None) as arrives,
+                ):
                     await until(lambda: caplog.records)
                     assert not arrives(), "an authority that is not known, and a wrong password"
     assert "s3cret" not in caplog.text
@@ -218,7 +221,7 @@ def test_a_url_that_cannot_be_read_is_refused_and_not_repeated(url: str) -> None
 @pytest.mark.spec("D31")
 def test_what_is_announced_are_methods_of_the_ports() -> None:
     parts = {name: get_type_hints(member.fget)["return"] for name, member in vars(Store).items() if name in ANNOUNCED}
-    given = {"turn", "held", "events", "then", "session", "id", "row", "expected"}
+    parameters = {"turn", "held", "events", "then", "session", "id", "row", "expected"}
     for part, methods in ANNOUNCED.items():
         for method in methods:
-            assert given & {*signature(getattr(parts[part], method)).parameters} or part in ("agents", "pins")
+            assert parameters & {*signature(getattr(parts[part], method)).parameters} or part in ("agents", "pins")

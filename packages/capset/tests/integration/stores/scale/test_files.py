@@ -70,14 +70,14 @@ def copied(url: str, first: int, last: int) -> None:
     with connected_to(url) as connection:
         if path_of(url):
             connection.execute("PRAGMA synchronous = OFF")
-        listed = ", ".join(f"('{name}')" for name in names)
-        new = f"FROM sessions s, (SELECT column1 AS id FROM (VALUES {listed}) AS named) AS n WHERE s.id = '{TEMPLATE}'"
+        values = ", ".join(f"('{name}')" for name in names)
+        new = f"FROM sessions s, (SELECT column1 AS id FROM (VALUES {values}) AS named) AS n WHERE s.id = '{TEMPLATE}'"
         connection.execute(f"INSERT INTO sessions (id, {_REST}) SELECT n.id, {_REST} {new}")
-        those = (
+        source = (
             f"FROM sessions s, files f WHERE f.session = '{TEMPLATE}' AND s.id >= '{names[0]}' AND s.id <> f.session"
         )
         columns = ", ".join(f"f.{name}" for name in _FILE.split(", "))
-        connection.execute(f"INSERT INTO files (session, {_FILE}) SELECT s.id, {columns} {those}")
+        connection.execute(f"INSERT INTO files (session, {_FILE}) SELECT s.id, {columns} {source}")
         if path_of(url) is None:  # as its own daemon does in time
             connection.execute("VACUUM ANALYZE")
 
@@ -89,54 +89,54 @@ def operations() -> dict[str, Operation]:
     """Return what is done to a session, in this order."""
     some = [path_at(number) for number in range(100)]
     return {
-        "stat": lambda store, own: store.files.stat(own, path_at(7)),
-        "read": lambda store, own: store.files.read(own, path_at(7)),
-        "list": lambda store, own: store.files.list(own, "/d3", recursive=False),
-        "list all": lambda store, own: store.files.list(own, "/", recursive=True),
-        "read 100": lambda store, own: store.files.read_many(own, some),
-        "write new": lambda store, own: store.files.write(own, "/new/a", b"new" * 100, org="acme", now=NOW),
-        "write over": lambda store, own: store.files.write(own, path_at(8), b"x" * 9_000, org="acme", now=NOW),
-        "move": lambda store, own: store.files.move(own, path_at(9), "/new/b", overwrite=False, now=LATER),
-        "move directory": lambda store, own: store.files.move(own, "/d5", "/new/d", overwrite=False, now=LATER),
-        "delete": lambda store, own: store.files.delete(own, path_at(6), recursive=False),
-        "delete directory": lambda store, own: store.files.delete(own, "/d4", recursive=True),
+        "stat": lambda store, session: store.files.stat(session, path_at(7)),
+        "read": lambda store, session: store.files.read(session, path_at(7)),
+        "list": lambda store, session: store.files.list(session, "/d3", recursive=False),
+        "list all": lambda store, session: store.files.list(session, "/", recursive=True),
+        "read 100": lambda store, session: store.files.read_many(session, some),
+        "write new": lambda store, session: store.files.write(session, "/new/a", b"new" * 100, org="acme", now=NOW),
+        "write over": lambda store, session: store.files.write(session, path_at(8), b"x" * 9_000, org="acme", now=NOW),
+        "move": lambda store, session: store.files.move(session, path_at(9), "/new/b", overwrite=False, now=LATER),
+        "move directory": lambda store, session: store.files.move(session, "/d5", "/new/d", overwrite=False, now=LATER),
+        "delete": lambda store, session: store.files.delete(session, path_at(6), recursive=False),
+        "delete directory": lambda store, session: store.files.delete(session, "/d4", recursive=True),
     }
 
 
-async def costs(url: str, own: str) -> tuple[dict[str, int], Meter]:
+async def costs(url: str, session: str) -> tuple[dict[str, int], Meter]:
     """Return what each operation costs in a session that nobody has touched, and all that was asked."""
-    found: dict[str, int] = {}
+    steps: dict[str, int] = {}
     async with opened_at(url) as store:
         with metered(store) as meter:
             for name, act in operations().items():
                 meter.taken()
                 began = time.perf_counter()
-                await act(store, own)
-                print(f"{url[:6]} {own} {name}: {(time.perf_counter() - began) * 1000:.1f} ms, ", end="")
-                found[name] = meter.taken()
-                print(found[name])
-    return found, meter
+                await act(store, session)
+                print(f"{url[:6]} {session} {name}: {(time.perf_counter() - began) * 1000:.1f} ms, ", end="")
+                steps[name] = meter.taken()
+                print(steps[name])
+    return steps, meter
 
 
 def curve(url: str) -> None:
     asyncio.run(made(url))
     beside(url)
-    found: list[dict[str, int]] = []
-    there, asked = 1, Meter()
+    measurements: list[dict[str, int]] = []
+    existing, meter = 1, Meter()
     for count in SESSIONS:
-        own = f"session-{there:04}"  # one more than are counted, since the first is copied and not touched
-        copied(url, there, count + 1)
-        there = count + 1
-        measured, asked = asyncio.run(costs(url, own))
-        found.append(measured)
-    few, many = found[0], found[-1]
+        session = f"session-{existing:04}"  # one more than are counted, since the first is copied and not touched
+        copied(url, existing, count + 1)
+        existing = count + 1
+        measured, meter = asyncio.run(costs(url, session))
+        measurements.append(measured)
+    few, many = measurements[0], measurements[-1]
     dear = {name: (few[name], many[name]) for name in few if many[name] > FACTOR * few[name] + SLACK}
     assert dear == {}, "what they cost with one session, and with the most"
     is_file = path_of(url) is not None
     with connected_to(url) as connection:
         plans = {
             statement: walks(connection, statement, parameters, is_file=is_file)
-            for statement, parameters in asked.asked.items()
+            for statement, parameters in meter.asked.items()
         }
     assert len(plans) > 12
     assert {statement: problems for statement, problems in plans.items() if problems} == {}

@@ -52,17 +52,17 @@ async def _make(url: str) -> None:
 
 async def asked_of(url: str, names: Names) -> Asked:
     """Return every different statement that the ports say when they are asked everything."""
-    found: dict[str, tuple[str, Any]] = {}
+    statements: dict[str, tuple[str, Any]] = {}
 
     def keep(_c: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
         if statement.startswith("SELECT"):
-            found.setdefault(f"{statement} {parameters}", (statement, parameters))
+            statements.setdefault(f"{statement} {parameters}", (statement, parameters))
 
     async with opened_at(url) as store:
         assert store._engines is not None
         event.listen(store._engines[1], "before_cursor_execute", keep)
         await read_everything(store, names, before="z")
-    return list(found.values())
+    return list(statements.values())
 
 
 def names_in(org: str) -> Names:
@@ -76,13 +76,13 @@ def names_in(org: str) -> Names:
 @pytest.mark.spec("P15", "P30")
 @pytest.mark.parametrize("org", [LARGE, SMALL])
 def test_every_list_and_detail_uses_an_index(url: str, org: str) -> None:
-    asked = asyncio.run(asked_of(url, names_in(org)))
-    assert len(asked) > 60
+    statements = asyncio.run(asked_of(url, names_in(org)))
+    assert len(statements) > 60
     with connected_to(url) as connection:
         look = of_file if path_of(url) else of_server
         wrong = [
             (problem, statement, parameters)
-            for statement, parameters in asked
+            for statement, parameters in statements
             for problem in look(connection, statement, parameters)
         ]
     assert [f"{problem}: {statement} {parameters}" for problem, statement, parameters in wrong] == []

@@ -29,7 +29,7 @@ async def costs(folder: Path, counts: Sizes) -> dict[str, int]:
     async with opened_at(url):
         pass
     fill(url, counts)
-    asked: dict[str, Any] = {
+    queries: dict[str, Any] = {
         "all": {"org": LARGE},
         "a tool": {"org": LARGE, "tool": "tool_7"},
         "a principal that is not there": {"org": LARGE, "principal": "nobody"},
@@ -37,15 +37,15 @@ async def costs(folder: Path, counts: Sizes) -> dict[str, int]:
         "a time": {"org": LARGE, "since": SINCE, "until": UNTIL},
         "another's tool": {"org": SMALL, "tool": "none"},
     }
-    found: dict[str, int] = {}
+    steps: dict[str, int] = {}
     async with opened_at(url) as store:
         with metered(store) as meter:
-            for name, filters in asked.items():
+            for name, filters in queries.items():
                 meter.taken()
                 measured = await store.audit.measure(AuditQuery(**filters), **BOUND)
-                found[name] = meter.taken()
+                steps[name] = meter.taken()
                 assert measured.since is not None or filters["org"] == SMALL, f"{name}: it is of a part"
-    return found
+    return steps
 
 
 @pytest.mark.spec("P55")

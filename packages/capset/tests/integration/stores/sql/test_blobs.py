@@ -43,8 +43,8 @@ async def test_content_of_any_size_is_read_as_it_was_written(store: SqlStore, ur
     await store.files.write("s", "/a", content, org=None, now=NOW)
     assert (await store.files.read("s", "/a"))[1] == content
     await store.files.write("s", "/b", b"small", org=None, now=NOW)
-    found = await store.files.read_many("s", ["/b", "/none", "/a"])
-    assert [(stat.path, len(body), body[:5]) for stat, body in found] == [
+    files = await store.files.read_many("s", ["/b", "/none", "/a"])
+    assert [(stat.path, len(body), body[:5]) for stat, body in files] == [
         ("/b", 5, b"small"),
         ("/a", size, content[:5]),
     ]
@@ -72,11 +72,11 @@ async def test_large_content_is_kept_once_within_an_org_and_goes_with_the_last_f
 
 @pytest.mark.spec("P47")
 async def test_what_is_refused_is_refused_before_a_part_is_written(store: SqlStore, url: str) -> None:
-    written: list[int] = []
+    counts: list[int] = []
 
     async def watch() -> None:
         while True:
-            written.append(sum(kept_in(url)))
+            counts.append(sum(kept_in(url)))
             await asyncio.sleep(0)
 
     watching = asyncio.create_task(watch())
@@ -86,7 +86,7 @@ async def test_what_is_refused_is_refused_before_a_part_is_written(store: SqlSto
     with pytest.raises(QuotaExceeded):
         await store.files.write("s", "/a", LARGE, org=None, now=NOW, quota=FileQuota(session_bytes=PART_BYTES))
     watching.cancel()
-    assert max(written) <= 1, "the blob of the empty file"
+    assert max(counts) <= 1, "the blob of the empty file"
 
 
 @pytest.mark.spec("P47")

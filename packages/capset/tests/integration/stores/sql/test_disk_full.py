@@ -57,9 +57,9 @@ async def test_a_limit_of_the_system_is_told_and_outlived(tmp_path: Path) -> Non
         assert line_of(child) == "41 the database 'FILE' could not be read or written: the system reported an error"
         assert child.wait(60) == 0
     async with opened(path) as store:
-        found = await store.audit.verify()
+        verification = await store.audit.verify()
         page = await store.audit.query(AuditQuery())
-    assert found.ok
+    assert verification.ok
     assert [record.id for record in page.items] == ["last", "buffered", "first"]
 
 
@@ -81,23 +81,23 @@ async def test_a_full_disk_refuses_durable_writes_and_keeps_buffered_ones(tmp_pa
         await writer.write(limit_pages(12))
         with pytest.raises(StoreError, match="has no room left: the disk is full"):
             await store.files.write("s", "/big", bytes(200_000), org=None, now=NOW)
-        written, refused = 0, ""
+        count, refused = 0, ""
         while not refused:
-            store.audit.append(entry(f"buffered {written}", reason="x" * 1000))
+            store.audit.append(entry(f"buffered {count}", reason="x" * 1000))
             try:
-                await store.audit.commit(entry(f"durable {written}", reason="x" * 1000))
-                written += 1
+                await store.audit.commit(entry(f"durable {count}", reason="x" * 1000))
+                count += 1
             except StoreError as error:
                 refused = error.message
         assert "the disk is full" in refused
         with pytest.raises(StoreError, match="the disk is full"):
             await store.audit.flush()
         store.audit.append(entry("later"))
-        assert (await store.audit.verify()).checked == 2 * written
+        assert (await store.audit.verify()).checked == 2 * count
         await writer.write(limit_pages(1000))
         await store.audit.flush()
-        found = await store.audit.verify()
+        verification = await store.audit.verify()
         page = await store.audit.query(AuditQuery(limit=2))
-        assert (found.problem, found.checked) == (None, 2 * written + 2)
-        assert [record.id for record in page.items] == ["later", f"buffered {written}"]
+        assert (verification.problem, verification.checked) == (None, 2 * count + 2)
+        assert [record.id for record in page.items] == ["later", f"buffered {count}"]
         assert await store.files.list("s", "/", recursive=True) == []

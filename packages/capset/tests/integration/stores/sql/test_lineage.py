@@ -92,9 +92,9 @@ async def turns_of(url: str) -> int:
             envelope = await store.lineage.envelope_of("acme", link)
             assert envelope is not None
             assert await store.lineage.payload("acme", payload_row(number).hash) == payload_row(number)
-        found = await store.lineage.transitions("acme", "session-1")
+        transitions = await store.lineage.transitions("acme", "session-1")
         assert await store.lineage.payload("acme", payload_row(len(ids)).hash) is None
-    assert [(one.from_link, one.to_link) for one in found] == list(pairwise(ids))
+    assert [(transition.from_link, transition.to_link) for transition in transitions] == list(pairwise(ids))
     assert run_at(url, "SELECT count(*) FROM envelopes") == [(len(ids),)]
     assert not url.startswith("sqlite") or run_at(url, "PRAGMA foreign_key_check") == []
     return len(ids)
@@ -134,12 +134,12 @@ async def test_processes_that_record_turns_of_one_session_make_one_chain(url: st
     links = run_at(url, "SELECT id, runtime_hash FROM links ORDER BY number")
     assert run_at(url, "SELECT count(*) FROM registrations") == [(3,)]
     assert len(links) == 2 * 8 * 12
-    moved = [(one[0], two[0]) for one, two in pairwise(links) if one[1] != two[1]]
+    moved = [(first[0], two[0]) for first, two in pairwise(links) if first[1] != two[1]]
     async with opened_at(url) as store:
-        found = await store.lineage.transitions("acme", "session-1")
+        transitions = await store.lineage.transitions("acme", "session-1")
         latest = await store.lineage.latest_link("acme", "session-1")
         page = await store.lineage.links(LinkQuery("acme", limit=1000))
-    assert [(one.from_link, one.to_link) for one in found] == moved
+    assert [(transition.from_link, transition.to_link) for transition in transitions] == moved
     assert latest is not None
     assert latest.id == links[-1][0]
     assert [row.id for row in page.items] == sorted([row[0] for row in links], reverse=True)
@@ -152,7 +152,11 @@ async def test_a_registration_that_changes_nothing_writes_nothing(tmp_path: Path
         assert store._engines is not None
         statements = listen(store._engines[0])
         assert await store.lineage.register(replace(row, id="id-2")) == row
-    assert [one for one, _ in statements if not one.startswith(("SELECT", "BEGIN", "SAVEPOINT", "RELEASE"))] == []
+    assert [
+        statement
+        for statement, _ in statements
+        if not statement.startswith(("SELECT", "BEGIN", "SAVEPOINT", "RELEASE"))
+    ] == []
 
 
 async def test_every_read_uses_an_index_in_its_order(tmp_path: Path) -> None:
@@ -175,10 +179,10 @@ async def test_every_read_uses_an_index_in_its_order(tmp_path: Path) -> None:
             for session in (None, "session-1"):
                 for before in (None, "link-2"):
                     await lineage.links(LinkQuery("acme", agent, session, before=before))
-    asked = [one for some in statements for one in some if one[0].startswith("SELECT")]
-    assert len(asked) == 5 + 7 + 8
+    selects = [one for some in statements for one in some if one[0].startswith("SELECT")]
+    assert len(selects) == 5 + 7 + 8
     with raw(tmp_path / "a.db") as file:
-        for statement, parameters in asked:
+        for statement, parameters in selects:
             plan = json.dumps(file.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall())
             assert "SEARCH" in plan, plan
             assert "SCAN" not in plan, plan

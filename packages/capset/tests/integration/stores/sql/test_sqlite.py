@@ -109,18 +109,18 @@ async def test_a_store_that_could_not_be_opened_can_be_opened_later(tmp_path: Pa
 
 @pytest.mark.spec("G24")
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         (sqlite3.SQLITE_READONLY, "the database 'a.db' cannot be written: it is read-only here"),
         (sqlite3.SQLITE_BUSY_SNAPSHOT, "the database 'a.db' is locked by another process"),
         (sqlite3.SQLITE_TOOBIG, "the database 'a.db' failed (SQLITE_TOOBIG)"),
     ],
 )
-def test_a_code_of_the_engine_becomes_a_sentence(code: int, said: str) -> None:
+def test_a_code_of_the_engine_becomes_a_sentence(code: int, message: str) -> None:
     error = sqlite3.OperationalError("near SELECT /home/me: secret")
     error.sqlite_errorcode = code
     error.sqlite_errorname = "SQLITE_TOOBIG"
-    assert store_error("a.db", error).message == said
+    assert store_error("a.db", error).message == message
 
 
 def test_other_errors_show_no_path_and_no_text() -> None:

@@ -74,8 +74,8 @@ async def test_processes_that_change_one_value_lose_nothing_and_never_fail(url: 
         let_go(*children)
     async with opened_at(url) as store:
         assert await store.states.read([KEY]) == [StateRow(str(total), total)]
-        found = await store.audit.verify()
-    assert (found.problem, found.checked) == (None, total)
+        verification = await store.audit.verify()
+    assert (verification.problem, verification.checked) == (None, total)
 
 
 @pytest.mark.realtime
@@ -142,10 +142,10 @@ async def test_every_read_uses_the_primary_key(tmp_path: Path) -> None:
             await store.states.change(KEY, lambda _: "1", now=NOW)
         await store.states.read([KEY, ScopeKey("user", "acme", "ada", "x")])
         await store.sessions.delete("s")
-    asked = [one for one in statements if "states" in one[0] and not one[0].startswith("INSERT")]
-    assert len(asked) == 5
+    queries = [pair for pair in statements if "states" in pair[0] and not pair[0].startswith("INSERT")]
+    assert len(queries) == 5
     with raw(tmp_path / "a.db") as file:
-        for statement, parameters in asked:
+        for statement, parameters in queries:
             plan = json.dumps(file.execute(f"EXPLAIN QUERY PLAN {statement}", parameters).fetchall())
             assert "sqlite_autoindex_states_1 (scope=? AND owner=? AND org=? AND name=?)" in plan, plan
         cascade = "EXPLAIN QUERY PLAN DELETE FROM states WHERE session = ?"

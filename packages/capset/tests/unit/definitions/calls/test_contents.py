@@ -47,12 +47,12 @@ def test_json_of_content_is_published_and_holds() -> None:
         """Give both."""
         return []
 
-    found = both.output.jsonable(["a", Image(data=b"\xfb\xff", media_type="image/png")])
-    assert found == ["a", {"type": "image", "data": "+/8=", "media_type": "image/png"}]
-    assert pieces_of(found) == [{"type": "text", "text": "a"}, found[1]]
+    encoded = both.output.jsonable(["a", Image(data=b"\xfb\xff", media_type="image/png")])
+    assert encoded == ["a", {"type": "image", "data": "+/8=", "media_type": "image/png"}]
+    assert pieces_of(encoded) == [{"type": "text", "text": "a"}, encoded[1]]
     assert pieces_of(None) == []
     assert pieces_of("a") == [{"type": "text", "text": "a"}]
-    assert pieces_of(found[1]) == [found[1]]
+    assert pieces_of(encoded[1]) == [encoded[1]]
 
 
 @pytest.mark.spec("M10")

@@ -45,7 +45,7 @@ SELECTIONS = st.fixed_dictionaries(
 @given(SELECTIONS, SUBJECTS)
 def test_a_rule_is_for_what_every_selection_has(selection: dict[str, Any], subject: ApprovalSubject) -> None:
     def fits(patterns: list[str] | None, names: frozenset[str]) -> bool:
-        return patterns is None or any(fnmatchcase(name, one) for one in patterns for name in names)
+        return patterns is None or any(fnmatchcase(name, pattern) for pattern in patterns for name in names)
 
     expected = (
         fits(selection["tools"], subject.tools)
@@ -59,8 +59,8 @@ def test_a_rule_is_for_what_every_selection_has(selection: dict[str, Any], subje
 @pytest.mark.spec("G45")
 @given(SELECTIONS, SUBJECTS, st.sampled_from(["tools", "agents", "effects", "risks"]))
 def test_a_selection_only_takes_away(selection: dict[str, Any], subject: ApprovalSubject, name: str) -> None:
-    kept = {one: value for one, value in selection.items() if one != name}
-    wider = ApproverRule(**kept, forbid_own=True)
+    remaining = {key: value for key, value in selection.items() if key != name}
+    wider = ApproverRule(**remaining, forbid_own=True)
     if ApproverRule(**selection, forbid_own=True).applies_to(subject):
         assert wider.applies_to(subject)
 
@@ -91,7 +91,7 @@ def test_it_is_a_value_that_keeps_what_it_was_given() -> None:
 
 @pytest.mark.spec("G45")
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
         ({}, "demands nothing: give permission"),
         ({"tools": ["pay"]}, "demands nothing"),
@@ -127,10 +127,12 @@ def test_it_is_a_value_that_keeps_what_it_was_given() -> None:
         ),
     ],
 )
-def test_a_rule_that_is_for_nothing_or_contradicts_itself_says_what_to_do(given: dict[str, Any], told: str) -> None:
+def test_a_rule_that_is_for_nothing_or_contradicts_itself_says_what_to_do(
+    options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(DefinitionError) as error:
-        ApproverRule(**given)
-    assert told in error.value.message
+        ApproverRule(**options)
+    assert message in error.value.message
 
 
 PAY = ApproverRule(tools=["pay"], permission="payments:approve", escalate_after=600, escalate_to="payments:lead")
@@ -139,7 +141,7 @@ FINANCE = ApproverRule(tools=["pay"], attributes={"department": "finance"})
 
 @pytest.mark.spec("G45")
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("options", "message"),
     [
         ({"approvers": PAY}, "approvers must be a list"),
         ({"approvers": ["pay"]}, "number 1 is 'pay'"),
@@ -159,10 +161,10 @@ FINANCE = ApproverRule(tools=["pay"], attributes={"department": "finance"})
         ),
     ],
 )
-def test_a_governance_refuses_rules_that_its_other_settings_contradict(given: dict[str, Any], told: str) -> None:
+def test_a_governance_refuses_rules_that_its_other_settings_contradict(options: dict[str, Any], message: str) -> None:
     with pytest.raises(DefinitionError) as error:
-        Governance(**given)
-    assert told in error.value.message
+        Governance(**options)
+    assert message in error.value.message
 
 
 def test_rules_that_can_hold_together_are_taken() -> None:

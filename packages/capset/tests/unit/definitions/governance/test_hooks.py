@@ -44,8 +44,8 @@ def test_hooks_take_one_function_or_several_of_each_event() -> None:
 @pytest.mark.spec("F23")
 def test_a_function_that_is_given_twice_is_told_once() -> None:
     log, other = Log(), Log()
-    given = [one, log, log.write, one, other, log.write, log, other.write]
-    assert Hooks(on_tool_executed=given).on_tool_executed == (one, log, log.write, other, other.write)
+    functions = [one, log, log.write, one, other, log.write, log, other.write]
+    assert Hooks(on_tool_executed=functions).on_tool_executed == (one, log, log.write, other, other.write)
 
 
 @pytest.mark.spec("F23")

@@ -22,7 +22,7 @@ def limited(limits: Any) -> Tool[[], None]:
 
 @pytest.mark.spec("G13")
 @pytest.mark.parametrize(
-    ("written", "expected"),
+    ("limits", "expected"),
     [
         ("100/1h", [Limit(100, "1h")]),
         ({"requests": 100, "window": "1h"}, [Limit(100, "60m")]),
@@ -32,8 +32,8 @@ def limited(limits: Any) -> Tool[[], None]:
         ((), []),
     ],
 )
-def test_a_limit_is_written_in_several_ways(written: Any, expected: list[Limit]) -> None:
-    assert list(limited(written).limits) == expected
+def test_a_limit_is_written_in_several_ways(limits: Any, expected: list[Limit]) -> None:
+    assert list(limited(limits).limits) == expected
 
 
 @pytest.mark.spec("G13")
@@ -66,8 +66,8 @@ def test_what_is_no_limit_is_refused_with_the_tools_name(wrong: Any) -> None:
 @given(st.integers(1, 1_000_000), st.integers(1, 400_000), st.sampled_from(["principal", "session", "org", "all"]))
 def test_what_a_limit_prints_reads_as_the_limit(requests: int, seconds: int, per: Any) -> None:
     limit = Limit(requests, f"{seconds}s", per=per)
-    written, _, whose = str(limit).partition(" per ")
-    assert limited({"requests": requests, "window": written.partition("/")[2], "per": whose or "principal"}).limits == (
+    text, _, scope = str(limit).partition(" per ")
+    assert limited({"requests": requests, "window": text.partition("/")[2], "per": scope or "principal"}).limits == (
         limit,
     )
 
@@ -103,8 +103,8 @@ def test_an_allowance_is_written_as_it_is_read() -> None:
 @pytest.mark.spec("G36")
 def test_the_lowest_of_several_grants_what_all_of_them_grant() -> None:
     other = Allowance(limits=["5/1m", "100/1h"], session=Budget(calls=200, cost=0.5), run=Budget(cost=1))
-    found = lowest_allowance((FULL, None, other))
-    assert found == Allowance(limits=[*FULL.limits, "5/1m"], session=Budget(100, 0.5), run=Budget(0, 1)), (
+    allowance = lowest_allowance((FULL, None, other))
+    assert allowance == Allowance(limits=[*FULL.limits, "5/1m"], session=Budget(100, 0.5), run=Budget(0, 1)), (
         "every limit holds; of budgets the smaller number"
     )
     assert lowest_allowance((None, None)) is None

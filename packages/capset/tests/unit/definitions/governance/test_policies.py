@@ -43,14 +43,14 @@ def test_anything_that_takes_one_request_will_do() -> None:
     def with_level(level: int, request: Request) -> bool:
         return level > 2
 
-    for one in (Gate(), Gate().method, functools.partial(with_level, 3), lambda request, more=1: True):
-        assert policy(id="gate")(one).evaluate is one
+    for function in (Gate(), Gate().method, functools.partial(with_level, 3), lambda request, more=1: True):
+        assert policy(id="gate")(function).evaluate is function
 
 
 @pytest.mark.spec("F15")
 @pytest.mark.parametrize(
     "wrong",
-    [lambda: True, lambda one, two: True, lambda *, request: True, 5, None, "by_day", Policy("inner", Gate())],
+    [lambda: True, lambda first, two: True, lambda *, request: True, 5, None, "by_day", Policy("inner", Gate())],
     ids=lambda wrong: type(wrong).__name__,
 )
 def test_what_cannot_take_one_request_is_refused(wrong: Any) -> None:
@@ -63,7 +63,7 @@ def test_what_cannot_take_one_request_is_refused(wrong: Any) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [bool, str, dict, Gate, any, callable, operator.truth, functools.partial(isinstance, 1), functools.cache(bool)],
-    ids=lambda one: re.sub(r" at 0x\w+", "", repr(one)),
+    ids=lambda parameter: re.sub(r" at 0x\w+", "", repr(parameter)),
 )
 def test_what_takes_anything_is_no_function_of_a_request(wrong: Any) -> None:
     for make in (

@@ -22,10 +22,12 @@ def test_every_form_makes_the_same_policy() -> None:
         policy(binding="snapshot", phase="evaluate")(gate),
         Policy("gate", gate, "snapshot", "evaluate"),
     ]
-    assert {(one.id, one.evaluate, one.binding, one.phase) for one in forms} == {("gate", gate, "snapshot", "evaluate")}
+    assert {(form.id, form.evaluate, form.binding, form.phase) for form in forms} == {
+        ("gate", gate, "snapshot", "evaluate")
+    }
     assert len(set(forms)) == len(forms), "policies are told apart by identity"
     plain = [policy(gate), policy()(gate), policy("gate", gate), Policy("gate", gate)]
-    assert {(one.binding, one.phase) for one in plain} == {("live", "both")}
+    assert {(form.binding, form.phase) for form in plain} == {("live", "both")}
 
 
 @pytest.mark.spec("F15", "F19")
@@ -40,8 +42,8 @@ def test_every_form_makes_the_same_policy() -> None:
     ],
 )
 def test_binding_and_phase_say_who_asks(binding: Any, phase: Any, at_evaluation: bool, live: bool) -> None:
-    one = policy("gate", gate, binding=binding, phase=phase)
-    assert (one.is_asked_at_evaluation, one.is_live) == (at_evaluation, live)
+    gate_policy = policy("gate", gate, binding=binding, phase=phase)
+    assert (gate_policy.is_asked_at_evaluation, gate_policy.is_live) == (at_evaluation, live)
 
 
 @pytest.mark.spec("F15", "G7")

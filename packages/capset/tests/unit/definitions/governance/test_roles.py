@@ -57,21 +57,21 @@ def test_a_role_that_is_not_there_is_told_with_the_nearest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "circle"),
+    ("roles", "circle"),
     [
         ({"a": ["a"]}, "'a' has itself: a → a"),
         ({"a": ["b"], "b": ["c"], "c": ["a", "x:y"]}, "'a' has itself: a → b → c → a"),
         ({"x": ["a"], "a": ["b"], "b": ["a"]}, "'a' has itself: x → a → b → a"),
     ],
 )
-def test_a_role_that_has_itself_is_refused(given: dict[str, list[str]], circle: str) -> None:
+def test_a_role_that_has_itself_is_refused(roles: dict[str, list[str]], circle: str) -> None:
     with pytest.raises(DefinitionError) as raised:
-        Roles(given)
+        Roles(roles)
     assert circle in raised.value.message
 
 
 @pytest.mark.parametrize(
-    "given",
+    "roles",
     [
         5,
         ["reader"],
@@ -91,6 +91,6 @@ def test_a_role_that_has_itself_is_refused(given: dict[str, list[str]], circle: 
     ],
     ids=str,
 )
-def test_what_is_no_role_is_refused_by_its_name(given: Any) -> None:
+def test_what_is_no_role_is_refused_by_its_name(roles: Any) -> None:
     with pytest.raises(DefinitionError, match="role"):
-        Roles(given)
+        Roles(roles)

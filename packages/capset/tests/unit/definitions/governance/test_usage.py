@@ -36,10 +36,10 @@ def test_every_form_of_a_limit_makes_an_equal_one(limit: UsageLimit) -> None:
 
 
 @given(used, used, used)
-def test_usage_is_summed(one: AgentUsage, two: AgentUsage, three: AgentUsage) -> None:
-    assert (one + two) + three == one + (two + three)
-    assert one + two == two + one
-    assert one + AgentUsage() == one == usage_of(one.plain())
+def test_usage_is_summed(first: AgentUsage, two: AgentUsage, three: AgentUsage) -> None:
+    assert (first + two) + three == first + (two + three)
+    assert first + two == two + first
+    assert first + AgentUsage() == first == usage_of(first.plain())
 
 
 def test_before_a_next_step_something_must_be_left() -> None:
@@ -58,14 +58,14 @@ def test_before_a_next_step_something_must_be_left() -> None:
 
 
 def test_an_allowance_of_several_has_the_limits_of_all() -> None:
-    one, two = Allowance(usage="steps=5/1h"), Allowance(usage=["steps=5/1h", {"tokens": 9, "per": "session"}])
-    joined = lowest_allowance((one, None, two))
+    first, two = Allowance(usage="steps=5/1h"), Allowance(usage=["steps=5/1h", {"tokens": 9, "per": "session"}])
+    joined = lowest_allowance((first, None, two))
     assert joined is not None
     assert str(joined) == "steps=5/1h; tokens=9 per session"
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ("tokens=5", "has a window, such as '1d'"),
         ("tokens=5 per org", "has a window, such as '1d'"),
@@ -89,10 +89,10 @@ def test_an_allowance_of_several_has_the_limits_of_all() -> None:
         (None, "written as 'tokens=1000000/1d'"),
     ],
 )
-def test_a_limit_of_something_else_is_refused(wrong: object, told: str) -> None:
+def test_a_limit_of_something_else_is_refused(wrong: object, message: str) -> None:
     with pytest.raises(DefinitionError) as caught:
         usage_limit_of(wrong)
-    assert told in caught.value.message
+    assert message in caught.value.message
 
 
 def test_an_allowance_has_at_most_twenty() -> None:

@@ -29,9 +29,9 @@ class Needed(TypedDict):
 
 
 def json_schema(**properties: Any) -> dict[str, Any]:
-    known = {"kind": {"const": "query"}, "type": {"const": "Some.Thing"}}
-    given = {name: one for name, one in (known | properties).items() if one is not None}
-    return {"type": "object", "description": "Some message.", "properties": given}
+    defaults = {"kind": {"const": "query"}, "type": {"const": "Some.Thing"}}
+    members = {name: schema for name, schema in (defaults | properties).items() if schema is not None}
+    return {"type": "object", "description": "Some message.", "properties": members}
 
 
 ROUTED = "must be one literal text, by which it is routed; got"
@@ -72,9 +72,9 @@ INBOUND = {
 
 
 @pytest.mark.spec("K4", "K5")
-@pytest.mark.parametrize(("inbound", "said"), INBOUND.values(), ids=INBOUND)
-def test_an_inbound_that_is_none_is_refused(inbound: Any, said: str) -> None:
-    with pytest.raises(DefinitionError, match=said) as caught:
+@pytest.mark.parametrize(("inbound", "pattern"), INBOUND.values(), ids=INBOUND)
+def test_an_inbound_that_is_none_is_refused(inbound: Any, pattern: str) -> None:
+    with pytest.raises(DefinitionError, match=pattern) as caught:
         processor(inbound=inbound, name="odd", outbound=Answer)
     assert caught.value.message.startswith("tool 'odd'")
 
@@ -142,9 +142,9 @@ OUTBOUND = {
 
 
 @pytest.mark.spec("K4")
-@pytest.mark.parametrize(("outbound", "said"), OUTBOUND.values(), ids=OUTBOUND)
-def test_an_outbound_that_is_none_is_refused(outbound: Any, said: str) -> None:
-    with pytest.raises(DefinitionError, match=said) as caught:
+@pytest.mark.parametrize(("outbound", "pattern"), OUTBOUND.values(), ids=OUTBOUND)
+def test_an_outbound_that_is_none_is_refused(outbound: Any, pattern: str) -> None:
+    with pytest.raises(DefinitionError, match=pattern) as caught:
         processor(outbound=outbound, name="odd")
     assert caught.value.message.startswith("tool 'odd', its outbound")
 
@@ -198,10 +198,10 @@ REST = {
 
 
 @pytest.mark.spec("K4", "K5")
-@pytest.mark.parametrize(("given", "said"), REST.values(), ids=REST)
-def test_so_is_whatever_else_is_wrong(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(DefinitionError, match=said):
-        processor(**given)
+@pytest.mark.parametrize(("options", "pattern"), REST.values(), ids=REST)
+def test_so_is_whatever_else_is_wrong(options: dict[str, Any], pattern: str) -> None:
+    with pytest.raises(DefinitionError, match=pattern):
+        processor(**options)
 
 
 @pytest.mark.spec("K4")

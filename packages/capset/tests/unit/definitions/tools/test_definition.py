@@ -39,20 +39,30 @@ def gate(request: object) -> bool:
 
 @pytest.mark.spec("G5")
 def test_a_bare_tool_writes_and_needs_nothing() -> None:
-    made = tool(save)
-    assert (made.name, made.description, made.effect, made.timeout) == ("save", "Save.", "write", None)
-    assert (made.permissions, made.policies) == (frozenset(), ())
-    assert made.handler is save
-    assert made.has_side_effects
+    definition = tool(save)
+    assert (definition.name, definition.description, definition.effect, definition.timeout) == (
+        "save",
+        "Save.",
+        "write",
+        None,
+    )
+    assert (definition.permissions, definition.policies) == (frozenset(), ())
+    assert definition.handler is save
+    assert definition.has_side_effects
 
 
 @pytest.mark.spec("G5")
 def test_every_option_is_kept() -> None:
-    made = tool(
+    definition = tool(
         name="store", description="Store.", effect="external", permissions=["a:b", "a:b"], policies=[gate], timeout=0.5
     )(save)
-    assert (made.name, made.description, made.effect, made.timeout) == ("store", "Store.", "external", 0.5)
-    assert (made.permissions, made.policies) == (frozenset({"a:b"}), (gate,))
+    assert (definition.name, definition.description, definition.effect, definition.timeout) == (
+        "store",
+        "Store.",
+        "external",
+        0.5,
+    )
+    assert (definition.permissions, definition.policies) == (frozenset({"a:b"}), (gate,))
 
 
 @pytest.mark.spec("G5")
@@ -104,56 +114,56 @@ def test_decorating_changes_nothing_about_the_function() -> None:
 
 def test_what_the_caller_gave_may_change_later() -> None:
     permissions, policies, tools, uses, texts = {"a:b"}, [gate], [tool(save)], list[Capability](), ["one"]
-    made = tool(name="made", permissions=permissions, policies=policies)(save)
+    definition = tool(name="made", permissions=permissions, policies=policies)(save)
     capability = Capability("c", tools=tools, instructions=texts)
     uses.append(capability)
     agent = Agent("a", uses=uses, instructions=texts)
     principal = Principal("p", permissions=permissions)
-    for given in (permissions, policies, tools, uses, texts):
-        given.clear()
-    assert (made.permissions, made.policies) == ({"a:b"}, (gate,))
+    for collection in (permissions, policies, tools, uses, texts):
+        collection.clear()
+    assert (definition.permissions, definition.policies) == ({"a:b"}, (gate,))
     assert (len(capability.part.tools), capability.part.instructions) == (1, ("one",))
-    assert [one.base for one in agent.uses if not callable(one)] == [capability]
+    assert [ref.base for ref in agent.uses if not callable(ref)] == [capability]
     assert (agent.instructions, principal.permissions) == (("one",), {"a:b"})
 
 
 async def everything() -> list[Any]:
-    made = tool(policies=[gate])(save)
-    capability = Capability("c", tools=[made])
+    definition = tool(policies=[gate])(save)
+    capability = Capability("c", tools=[definition])
     composition = compose(Agent("a", uses=[capability]))
     snapshot = await evaluate(composition, principal=Principal("p"))
-    return [made, gate, capability, composition, composition.block, snapshot]
+    return [definition, gate, capability, composition, composition.block, snapshot]
 
 
 async def test_definitions_are_told_apart_by_identity() -> None:
-    for one, alike in zip(await everything(), await everything(), strict=True):
-        assert one is gate or one != alike
-        assert one == one  # noqa: PLR0124
-        assert {one: 1}[one] == 1
+    for definition, alike in zip(await everything(), await everything(), strict=True):
+        assert definition is gate or definition != alike
+        assert definition == definition  # noqa: PLR0124
+        assert {definition: 1}[definition] == 1
 
 
-def names_of(one: Any) -> list[str]:
-    if dataclasses.is_dataclass(one):
-        return [field.name for field in dataclasses.fields(one)]
+def names_of(definition: Any) -> list[str]:
+    if dataclasses.is_dataclass(definition):
+        return [field.name for field in dataclasses.fields(definition)]
     return [name for name in Block.__slots__ if not name.startswith("_")]
 
 
 async def test_definitions_cannot_be_changed() -> None:
-    for one in [*await everything(), Principal("p")]:
-        for name in names_of(one):
+    for definition in [*await everything(), Principal("p")]:
+        for name in names_of(definition):
             # CPython raises a TypeError where a frozen class has slots and the name is no field of it.
             with pytest.raises((AttributeError, TypeError)):
-                setattr(one, name, None)
+                setattr(definition, name, None)
         with pytest.raises((AttributeError, TypeError)):
-            setattr(one, "something_else", 1)  # noqa: B010
+            setattr(definition, "something_else", 1)  # noqa: B010
         # A composition remembers what it has worked out of itself.
-        assert not hasattr(one, "__dict__") or isinstance(one, Composition | Snapshot)
+        assert not hasattr(definition, "__dict__") or isinstance(definition, Composition | Snapshot)
 
 
 async def test_definitions_hold_nothing_that_can_be_changed() -> None:
-    for one in [*await everything(), Principal("p")]:
-        for name in names_of(one):
-            value = getattr(one, name)
+    for definition in [*await everything(), Principal("p")]:
+        for name in names_of(definition):
+            value = getattr(definition, name)
             assert not isinstance(value, list | dict | set), name
     snapshot = (await everything())[-1]
     for mapping in (snapshot.composition.tools, snapshot.tools, snapshot.verdicts, snapshot.env):
@@ -162,8 +172,8 @@ async def test_definitions_hold_nothing_that_can_be_changed() -> None:
 
 
 async def test_definitions_may_be_held_weakly() -> None:
-    for one in await everything():
-        assert weakref.ref(one)() is one
+    for definition in await everything():
+        assert weakref.ref(definition)() is definition
     passing = tool(save)
     reference = weakref.ref(passing)
     compose(Agent("a", uses=[Capability("c", tools=[passing])]))
@@ -173,16 +183,16 @@ async def test_definitions_may_be_held_weakly() -> None:
 
 
 def test_a_principal_is_equal_by_value() -> None:
-    one = Principal("p", permissions=["a:b", "c:d"], kind="agent", org="o")
-    assert one == copy.deepcopy(one) == Principal("p", permissions={"c:d", "a:b"}, kind="agent", org="o")
-    assert hash(one) == hash(copy.deepcopy(one))
-    assert one != Principal("p", permissions=["a:b"], kind="agent", org="o")
+    principal = Principal("p", permissions=["a:b", "c:d"], kind="agent", org="o")
+    assert principal == copy.deepcopy(principal) == Principal("p", permissions={"c:d", "a:b"}, kind="agent", org="o")
+    assert hash(principal) == hash(copy.deepcopy(principal))
+    assert principal != Principal("p", permissions=["a:b"], kind="agent", org="o")
 
 
 def test_how_they_look() -> None:
-    made: Tool[..., Any] = tool(save)
-    assert repr(made) == "Tool('save', effect='write')"
-    assert repr(Capability("c", tools=[made])) == "Capability('c')"
+    definition: Tool[..., Any] = tool(save)
+    assert repr(definition) == "Tool('save', effect='write')"
+    assert repr(Capability("c", tools=[definition])) == "Capability('c')"
     assert repr(Agent("a")) == "Agent('a')"
 
 

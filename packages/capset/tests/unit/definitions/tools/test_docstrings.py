@@ -65,16 +65,16 @@ def documented(docstring: str | None, **more: Any) -> Any:
     return tool(**more)(read)
 
 
-def described(made: Any) -> dict[str, str | None]:
-    return {name: field.get("description") for name, field in made.arguments.json_schema["properties"].items()}
+def described(definition: Any) -> dict[str, str | None]:
+    return {name: field.get("description") for name, field in definition.arguments.json_schema["properties"].items()}
 
 
 @pytest.mark.spec("K4")
 @pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"])
 def test_each_usual_style_is_read(docstring: str) -> None:
-    made = documented(docstring)
-    assert made.description == "Read a file.\n\nIt must be there,\nas text."
-    assert described(made) == {"path": "where it is, absolute", "limit": "how many lines"}
+    definition = documented(docstring)
+    assert definition.description == "Read a file.\n\nIt must be there,\nas text."
+    assert described(definition) == {"path": "where it is, absolute", "limit": "how many lines"}
 
 
 @pytest.mark.spec("K4")
@@ -92,23 +92,23 @@ def test_each_usual_style_is_read(docstring: str) -> None:
     ],
 )
 def test_a_docstring_without_sections_is_told_word_for_word(text: str) -> None:
-    made = documented("\n    ".join(text.splitlines()))
-    assert made.description == text
-    assert described(made) == {"path": None, "limit": None}
+    definition = documented("\n    ".join(text.splitlines()))
+    assert definition.description == text
+    assert described(definition) == {"path": None, "limit": None}
 
 
 @pytest.mark.spec("K4")
 def test_a_description_above_sections_keeps_its_lines() -> None:
-    made = documented("Read a file,\nall of it.\n\nArgs:\n    path: where")
-    assert made.description == "Read a file,\nall of it."
-    assert described(made) == {"path": "where", "limit": None}
+    definition = documented("Read a file,\nall of it.\n\nArgs:\n    path: where")
+    assert definition.description == "Read a file,\nall of it."
+    assert described(definition) == {"path": "where", "limit": None}
 
 
 @pytest.mark.spec("K4")
 def test_a_description_is_told_word_for_word_and_the_parameters_from_the_docstring() -> None:
-    made = documented(GOOGLE, description="  Read it: now.\n\nArgs: none. ")
-    assert made.description == "  Read it: now.\n\nArgs: none. "
-    assert described(made) == {"path": "where it is, absolute", "limit": "how many lines"}
+    definition = documented(GOOGLE, description="  Read it: now.\n\nArgs: none. ")
+    assert definition.description == "  Read it: now.\n\nArgs: none. "
+    assert described(definition) == {"path": "where it is, absolute", "limit": "how many lines"}
     assert documented(None, description="Read.").description == "Read."
 
 
@@ -140,8 +140,8 @@ def test_a_description_of_no_parameter_is_refused_by_its_name(docstring: str) ->
 
 
 def test_the_context_may_be_described_and_is_not_shown() -> None:
-    made = documented("Read.\n\nArgs:\n    ctx: the world\n    path: where")
-    assert described(made) == {"path": "where", "limit": None}
+    definition = documented("Read.\n\nArgs:\n    ctx: the world\n    path: where")
+    assert described(definition) == {"path": "where", "limit": None}
 
 
 def test_a_description_in_the_annotation_wins_over_the_docstring() -> None:

@@ -211,9 +211,9 @@ def test_a_stream_that_could_not_run_is_refused(returns: str, more: dict[str, st
     ],
 )
 def test_the_shape_follows_the_function(returns: str, more: dict[str, str], shape: str, output: str) -> None:
-    made = define(returns=returns, **more)
-    assert made.shape == shape
-    assert made.output.json_schema["type"] == output
+    definition = define(returns=returns, **more)
+    assert definition.shape == shape
+    assert definition.output.json_schema["type"] == output
 
 
 NAMES = (
@@ -225,31 +225,31 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_parameter_may_have_any_name(name: str) -> None:
-    made = define(f"{name}: int, other: int = 2", body=f"return {name}")
-    assert made.parameters == (name, "other")
-    assert made.arguments.json_schema == {
+    definition = define(f"{name}: int, other: int = 2", body=f"return {name}")
+    assert definition.parameters == (name, "other")
+    assert definition.arguments.json_schema == {
         "type": "object",
         "properties": {name: {"type": "integer"}, "other": {"type": "integer", "default": 2}},
         "required": [name],
         "additionalProperties": False,
     }
-    assert made.handler(**made.arguments.check({name: 7})) == 7
-    assert made.arguments.check_json(f'{{"{name}": 7, "other": 3}}'.encode()) == {name: 7, "other": 3}
+    assert definition.handler(**definition.arguments.check({name: 7})) == 7
+    assert definition.arguments.check_json(f'{{"{name}": 7, "other": 3}}'.encode()) == {name: 7, "other": 3}
 
 
 def test_parameters_may_be_keyword_only() -> None:
-    made = define("a: int, *, b: str = 'x'")
-    assert made.parameters == ("a", "b")
-    assert made.handler(**made.arguments.check({"a": 1})) == 1
+    definition = define("a: int, *, b: str = 'x'")
+    assert definition.parameters == ("a", "b")
+    assert definition.handler(**definition.arguments.check({"a": 1})) == 1
 
 
 @pytest.mark.spec("K4")
 @pytest.mark.parametrize("parameters", ["ctx: Context, a: int", "world: Context, /, a: int", "c: 'Context', *, a: int"])
 def test_a_leading_context_is_injected_and_never_shown(parameters: str) -> None:
-    made = define(parameters)
-    assert made.takes_context
-    assert made.parameters == ("a",)
-    assert list(made.arguments.json_schema["properties"]) == ["a"]
+    definition = define(parameters)
+    assert definition.takes_context
+    assert definition.parameters == ("a",)
+    assert list(definition.arguments.json_schema["properties"]) == ["a"]
     assert not define("a: int").takes_context
 
 
@@ -287,8 +287,8 @@ class Service:
 
 def test_methods_are_tools_where_their_first_argument_is_bound() -> None:
     for number, method in enumerate((Service().bound, Service.static, Service.of_class), start=1):
-        made = tool(method)
-        assert (made.parameters, made.handler(a=0)) == (("a",), number)
+        definition = tool(method)
+        assert (definition.parameters, definition.handler(a=0)) == (("a",), number)
     with pytest.raises(DefinitionError, match="parameter 'self' needs a type annotation"):
         tool(Service.bound)
 
@@ -298,8 +298,13 @@ def test_a_wrapped_function_is_read_through_its_wrapper() -> None:
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         return await inner(*args, **kwargs)
 
-    made = tool(wrapper)
-    assert (made.name, made.shape, made.takes_context, made.parameters) == ("do", "async", True, ("a",))
+    definition = tool(wrapper)
+    assert (definition.name, definition.shape, definition.takes_context, definition.parameters) == (
+        "do",
+        "async",
+        True,
+        ("a",),
+    )
 
 
 def test_an_async_function_in_a_sync_wrapper_is_refused() -> None:

@@ -84,8 +84,8 @@ def test_a_template_reads_its_uris(template: str, uri: str, arguments: dict[str,
     ],
 )
 def test_each_name_gets_what_it_can_in_little_time(template: str, uri: str, values: list[str] | None) -> None:
-    found = read_template("a template", template).match(uri)
-    assert (found and [*found.values()]) == values
+    variables = read_template("a template", template).match(uri)
+    assert (variables and [*variables.values()]) == values
 
 
 @pytest.mark.spec("M11")
@@ -98,7 +98,7 @@ def test_a_uri_stands_for_itself() -> None:
 
 @pytest.mark.spec("M11")
 @pytest.mark.parametrize(
-    ("uri", "told"),
+    ("uri", "message"),
     [
         ("no-scheme", "begins with its scheme"),
         ("kit://a b", "begins with its scheme"),
@@ -116,14 +116,14 @@ def test_a_uri_stands_for_itself() -> None:
         ("kit://\ud800", "lone surrogate"),
     ],
 )
-def test_a_uri_that_does_not_fit_is_refused(uri: str, told: str) -> None:
-    with pytest.raises(DefinitionError, match=told):
+def test_a_uri_that_does_not_fit_is_refused(uri: str, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         McpResource(uri, page)
 
 
 @pytest.mark.spec("M11")
 def test_tools_that_do_more_than_read_or_take_more_than_texts_are_refused() -> None:
-    for make in (McpPrompt, lambda one: McpResource("kit://{text}", one)):
+    for make in (McpPrompt, lambda source_tool: McpResource("kit://{text}", source_tool)):
         with pytest.raises(DefinitionError, match="does more than read"):
             make(write)
     with pytest.raises(DefinitionError, match="'count' takes no text"):
@@ -146,15 +146,15 @@ def test_a_capability_offers_its_own_tools_each_once() -> None:
         ([McpPrompt(about), McpPrompt(about)], "the prompt 'about' twice"),
         ([McpResource("kit://a", about), McpResource("kit://a", about)], "the resource 'kit://a' twice"),
     ]
-    for given, told in wrong:
-        with pytest.raises(DefinitionError, match=told):
-            Capability("kit", tools=[about], mcp=given)
+    for offered, message in wrong:
+        with pytest.raises(DefinitionError, match=message):
+            Capability("kit", tools=[about], mcp=offered)
 
 
 @pytest.mark.spec("M11", "F11")
 def test_offers_are_in_no_hash_and_stay_with_a_narrower_capability() -> None:
     plain = Capability("kit", tools=[about])
     offering = Capability("kit", tools=[about], mcp=[McpPrompt(about)])
-    hashes = {compose(Agent("a", uses=[one])).static_hash for one in (plain, offering)}
+    hashes = {compose(Agent("a", uses=[capability])).static_hash for capability in (plain, offering)}
     assert len(hashes) == 1
     assert narrowed(offering, {about: [about]}).mcp == offering.mcp

@@ -56,20 +56,20 @@ async def step(text: str) -> str:
 def nothing() -> None: ...
 
 
-def from_function(**given: Any) -> Tool[..., Any]:
-    return tool(name="made", description="Do it.", **given)(nothing)
+def from_function(**overrides: Any) -> Tool[..., Any]:
+    return tool(name="made", description="Do it.", **overrides)(nothing)
 
 
-def from_schema(**given: Any) -> Tool[..., Any]:
-    return schema_tool(name="made", description="Do it.", parameters={}, handler=lambda params: None, **given)
+def from_schema(**overrides: Any) -> Tool[..., Any]:
+    return schema_tool(name="made", description="Do it.", parameters={}, handler=lambda params: None, **overrides)
 
 
-def from_command(**given: Any) -> Tool[..., Any]:
-    return processor(**given)
+def from_command(**overrides: Any) -> Tool[..., Any]:
+    return processor(**overrides)
 
 
-def from_block(**given: Any) -> Tool[..., Any]:
-    return as_tool(step, **given)
+def from_block(**overrides: Any) -> Tool[..., Any]:
+    return as_tool(step, **overrides)
 
 
 MAKERS: list[tuple[Callable[..., Tool[..., Any]], type]] = [
@@ -81,23 +81,23 @@ MAKERS: list[tuple[Callable[..., Tool[..., Any]], type]] = [
 
 
 @pytest.mark.spec("F3")
-@pytest.mark.parametrize(("make", "known"), MAKERS)
-def test_every_option_becomes_the_field_of_its_name(make: Callable[..., Tool[..., Any]], known: type) -> None:
+@pytest.mark.parametrize(("make", "option_type"), MAKERS)
+def test_every_option_becomes_the_field_of_its_name(make: Callable[..., Tool[..., Any]], option_type: type) -> None:
     assert set(ToolOptions.__annotations__) == set(GIVEN)
-    for name in known.__annotations__.keys() - {"retry"}:
+    for name in option_type.__annotations__.keys() - {"retry"}:
         assert getattr(make(**{name: GIVEN[name]}), name) == KEPT[name]
-    whole = make(**{name: GIVEN[name] for name in known.__annotations__})
-    assert {name: getattr(whole, name) for name in known.__annotations__} == {
-        name: KEPT[name] for name in known.__annotations__
+    complete = make(**{name: GIVEN[name] for name in option_type.__annotations__})
+    assert {name: getattr(complete, name) for name in option_type.__annotations__} == {
+        name: KEPT[name] for name in option_type.__annotations__
     }
 
 
 @pytest.mark.spec("F3")
-@pytest.mark.parametrize(("make", "known"), MAKERS)
-def test_a_default_is_the_one_of_the_field(make: Callable[..., Tool[..., Any]], known: type) -> None:
+@pytest.mark.parametrize(("make", "option_type"), MAKERS)
+def test_a_default_is_the_one_of_the_field(make: Callable[..., Tool[..., Any]], option_type: type) -> None:
     bare = make()
-    for one in fields(Tool):
-        assert one.name not in GIVEN or getattr(bare, one.name) == one.default
+    for field in fields(Tool):
+        assert field.name not in GIVEN or getattr(bare, field.name) == field.default
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_a_default_is_the_one_of_the_field(make: Callable[..., Tool[..., Any]], 
         (from_command, "titel", "Tool.from_processor", None),
         (from_block, "retry", "as_tool", None),
         (from_block, "policy", "as_tool", "policies"),
-        (lambda **given: Toolkit("kit", **given), "instruction", "Toolkit.__init__", "instructions"),
-        (lambda **given: DynamicToolkit("kit", makes, **given), "hook", "DynamicToolkit.__init__", "hooks"),
+        (lambda **overrides: Toolkit("kit", **overrides), "instruction", "Toolkit.__init__", "instructions"),
+        (lambda **overrides: DynamicToolkit("kit", makes, **overrides), "hook", "DynamicToolkit.__init__", "hooks"),
         (dynamic_toolkit, "nam", "dynamic_toolkit", "name"),
     ],
 )
@@ -123,8 +123,8 @@ def test_an_option_that_does_not_exist_is_refused_with_the_nearest_name(
 ) -> None:
     with pytest.raises(TypeError) as caught:
         make(**{name: 1})
-    told = f". Did you mean {meant!r}?" if meant else ""
-    assert str(caught.value) == f"{called}() got an unexpected keyword argument {name!r}{told}"
+    suggestion = f". Did you mean {meant!r}?" if meant else ""
+    assert str(caught.value) == f"{called}() got an unexpected keyword argument {name!r}{suggestion}"
 
 
 def makes(context: ToolkitContext) -> list[Tool[..., Any]]:
@@ -132,8 +132,10 @@ def makes(context: ToolkitContext) -> list[Tool[..., Any]]:
 
 
 @pytest.mark.spec("F3", "G7")
-@pytest.mark.parametrize(("make", "known"), MAKERS)
-def test_a_wrong_value_is_refused_the_same_way_everywhere(make: Callable[..., Tool[..., Any]], known: type) -> None:
+@pytest.mark.parametrize(("make", "option_type"), MAKERS)
+def test_a_wrong_value_is_refused_the_same_way_everywhere(
+    make: Callable[..., Tool[..., Any]], option_type: type
+) -> None:
     name = make().name
     wrong: dict[str, tuple[object, str]] = {
         "permissions": ("a:read", "permissions must be a set of strings"),
@@ -143,18 +145,18 @@ def test_a_wrong_value_is_refused_the_same_way_everywhere(make: Callable[..., To
         "approval": ("never", "approval is 'auto', 'ask' or a function of a Request; got 'never'"),
         "idempotent": (1, "idempotent must be True or False; got 1"),
     }
-    for option in wrong.keys() & known.__annotations__.keys():
-        value, told = wrong[option]
+    for option in wrong.keys() & option_type.__annotations__.keys():
+        value, message = wrong[option]
         with pytest.raises(DefinitionError) as caught:
             make(**{option: value})
-        assert caught.value.message.startswith((f"tool {name!r}: {told}", f"tool {name!r} {told}"))
+        assert caught.value.message.startswith((f"tool {name!r}: {message}", f"tool {name!r} {message}"))
 
 
 def test_every_option_is_described() -> None:
     tree = ast.parse(inspect.getsource(options))
     of = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    for known in (CommonOptions, BlockToolOptions, ProcessorOptions):
-        body = of[known.__name__].body[1:]
+    for option_type in (CommonOptions, BlockToolOptions, ProcessorOptions):
+        body = of[option_type.__name__].body[1:]
         for stated, text in zip(body[::2], body[1::2], strict=True):
             assert isinstance(stated, ast.AnnAssign)
             assert isinstance(text, ast.Expr)

@@ -46,17 +46,17 @@ async def opened(*tools: Tool[..., Any]) -> AsyncGenerator[Session]:
 
 async def last(session: Session, kind: Any, type: str, data: Any = None) -> Any:
     async with session.invoke(Message(kind, type, data)) as messages:
-        (*_, one) = [one async for one in messages]
-    return one.data if one.kind == "reply" else (one.kind, one.data["code"])
+        (*_, reply) = [one async for one in messages]
+    return reply.data if reply.kind == "reply" else (reply.kind, reply.data["code"])
 
 
 @pytest.mark.spec("K4")
 def test_descriptions_are_told_word_for_word() -> None:
-    one = processor(description="Say it.\n\n  To *whom* you like — 日本. ")
-    assert one.description == "Say it.\n\n  To *whom* you like — 日本. "
-    assert one.inbound["description"] == "Say something."
-    told = one.outbound["$defs"]
-    assert {name: inner["description"] for name, inner in told.items()} == {
+    definition = processor(description="Say it.\n\n  To *whom* you like — 日本. ")
+    assert definition.description == "Say it.\n\n  To *whom* you like — 日本. "
+    assert definition.inbound["description"] == "Say something."
+    definitions = definition.outbound["$defs"]
+    assert {name: inner["description"] for name, inner in definitions.items()} == {
         "Said": "It was said.",
         "Answer": "What comes back.",
     }
@@ -64,69 +64,74 @@ def test_descriptions_are_told_word_for_word() -> None:
 
 @pytest.mark.spec("K1", "K4", "K5")
 def test_a_processor_is_named_routed_and_gated_by_what_it_takes() -> None:
-    one = processor()
-    assert (one.name, one.type, one.kind, one.effect) == ("Chat_Say", "Chat.Say", "command", "write")
-    assert (one.shape, one.has_side_effects, one.parameters) == ("processor", True, ("data",))
-    asked = processor(inbound=message(Model, type=Literal["Some:thing.else-1"]))
-    assert (asked.name, asked.type, asked.kind, asked.effect) == (
+    definition = processor()
+    assert (definition.name, definition.type, definition.kind, definition.effect) == (
+        "Chat_Say",
+        "Chat.Say",
+        "command",
+        "write",
+    )
+    assert (definition.shape, definition.has_side_effects, definition.parameters) == ("processor", True, ("data",))
+    query = processor(inbound=message(Model, type=Literal["Some:thing.else-1"]))
+    assert (query.name, query.type, query.kind, query.effect) == (
         "Some_thing_else-1",
         "Some:thing.else-1",
         "query",
         "read",
     )
-    assert asked.parameters == ("inner", "count")
+    assert query.parameters == ("inner", "count")
     assert processor(name="say", effect="destructive").name == "say"
 
 
 @pytest.mark.spec("K4")
 @pytest.mark.parametrize("kind", [Model, Typed, Data])
 async def test_fields_of_data_are_arguments_and_the_processor_gets_the_data(kind: Any) -> None:
-    seen: list[Any] = []
+    received: list[Any] = []
 
-    async def look(asked: Any, emit: Emit, ctx: Context) -> None:
-        seen.append(asked)
+    async def look(incoming: Any, emit: Emit, ctx: Context) -> None:
+        received.append(incoming)
         await emit(Message("reply", "Chat.Say", "seen"))
 
     inbound = message(kind)
-    one = processor(inbound=inbound, outbound=Answer, factory=handles(look))
+    definition = processor(inbound=inbound, outbound=Answer, factory=handles(look))
     inner = Inner(day=date(2024, 2, 29))
-    async with opened(one) as session:
-        assert await session.call(one, inner=inner) == "seen"
-        assert await session.call(one, inner=inner, count=3) == "seen"
+    async with opened(definition) as session:
+        assert await session.call(definition, inner=inner) == "seen"
+        assert await session.call(definition, inner=inner, count=3) == "seen"
         text = b'{"inner": {"day": "2024-02-29"}, "count": 4}'
         assert await last(session, "query", "Some.Thing", Json(text)) == "seen"
         assert await last(session, "query", "Some_Thing", {"inner": inner, "count": 5}) == "seen"
         assert await last(session, "query", "Some.Thing", {"inner": {"day": 1}}) == ("error", "invalid_arguments")
         assert await last(session, "query", "Some.Thing", Json(b'{"more": 1}')) == ("error", "invalid_arguments")
-    assert {type(asked) for asked in seen} == {inbound}
-    assert {(asked.kind, asked.type) for asked in seen} == {("query", "Some.Thing")}
-    data = [asked.data for asked in seen]
-    assert [one["inner"] if kind is Typed else one.inner for one in data] == [inner] * 4
+    assert {type(incoming) for incoming in received} == {inbound}
+    assert {(incoming.kind, incoming.type) for incoming in received} == {("query", "Some.Thing")}
+    data = [incoming.data for incoming in received]
+    assert [payload["inner"] if kind is Typed else payload.inner for payload in data] == [inner] * 4
     if kind is Typed:
-        assert [one.get("count") for one in data] == [None, 3, 4, 5]
+        assert [payload.get("count") for payload in data] == [None, 3, 4, 5]
     else:
-        assert {type(one) for one in data} == {kind}
-        assert [one.count for one in data] == [1, 3, 4, 5]
+        assert {type(payload) for payload in data} == {kind}
+        assert [payload.count for payload in data] == [1, 3, 4, 5]
 
 
 @pytest.mark.spec("K4")
 async def test_fields_of_data_are_arguments_where_a_json_schema_refers_to_it_too() -> None:
-    async def look(asked: Any, emit: Emit, ctx: Context) -> None:
-        await emit(Message("reply", "Chat.Say", str(asked.data)))
+    async def look(incoming: Any, emit: Emit, ctx: Context) -> None:
+        await emit(Message("reply", "Chat.Say", str(incoming.data)))
 
-    one = processor(inbound=message(Model).model_json_schema(), outbound=Answer, factory=handles(look))
-    assert set(one.parameters) == {"inner", "count"}
-    async with opened(one) as session:
-        told = await last(session, "query", "Some_Thing", {"inner": {"day": "2024-02-29"}})
-        assert told == "{'inner': {'day': '2024-02-29'}, 'count': 1}"
+    definition = processor(inbound=message(Model).model_json_schema(), outbound=Answer, factory=handles(look))
+    assert set(definition.parameters) == {"inner", "count"}
+    async with opened(definition) as session:
+        reply = await last(session, "query", "Some_Thing", {"inner": {"day": "2024-02-29"}})
+        assert reply == "{'inner': {'day': '2024-02-29'}, 'count': 1}"
         assert await last(session, "query", "Some.Thing", {"more": 1}) == ("error", "invalid_arguments")
 
 
 @pytest.mark.spec("K4")
 async def test_data_that_is_no_object_is_one_argument() -> None:
-    one = processor(name="say", outbound=Answer)
-    async with opened(one) as session:
-        assert await session.call(one, data="hello") == "'hello'"
+    definition = processor(name="say", outbound=Answer)
+    async with opened(definition) as session:
+        assert await session.call(definition, data="hello") == "'hello'"
         assert await last(session, "command", "Chat.Say", "hello") == "'hello'"
         assert await last(session, "command", "Chat.Say", Json(b'"hello"')) == "'hello'"
         assert await last(session, "command", "say", {"data": "hello"}) == "'hello'"
@@ -137,10 +142,10 @@ async def test_data_that_is_no_object_is_one_argument() -> None:
 
 @pytest.mark.spec("K4")
 async def test_data_may_be_absent() -> None:
-    one = processor(inbound=message(), outbound=Answer)
-    assert one.parameters == ()
-    async with opened(one) as session:
-        assert await session.call(one) == "'nothing'"
+    definition = processor(inbound=message(), outbound=Answer)
+    assert definition.parameters == ()
+    async with opened(definition) as session:
+        assert await session.call(definition) == "'nothing'"
         assert await last(session, "query", "Some.Thing") == "'nothing'"
         assert await last(session, "query", "Some_Thing", {}) == "'nothing'"
         assert await last(session, "query", "Some.Thing", {"x": 1}) == ("error", "invalid_arguments")
@@ -148,15 +153,17 @@ async def test_data_may_be_absent() -> None:
 
 @pytest.mark.spec("K4")
 async def test_what_a_field_says_of_data_that_is_no_object_is_kept() -> None:
-    one = processor(inbound=message(int | None, default=Field(3, description="How many.", ge=2)), outbound=Answer)
-    assert one.arguments.json_schema["properties"]["data"] == {
+    definition = processor(
+        inbound=message(int | None, default=Field(3, description="How many.", ge=2)), outbound=Answer
+    )
+    assert definition.arguments.json_schema["properties"]["data"] == {
         "anyOf": [{"minimum": 2, "type": "integer"}, {"type": "null"}],
         "default": 3,
         "description": "How many.",
     }
-    async with opened(one) as session:
+    async with opened(definition) as session:
         assert await last(session, "query", "Some.Thing") == "3"
-        assert await session.call(one) == "3"
+        assert await session.call(definition) == "3"
         assert await last(session, "query", "Some.Thing", Json(b"null")) == "None"
         assert await last(session, "query", "Some.Thing", 1) == ("error", "invalid_arguments")
 
@@ -164,21 +171,21 @@ async def test_what_a_field_says_of_data_that_is_no_object_is_kept() -> None:
 @pytest.mark.spec("K4", "K7")
 async def test_every_style_is_a_processor() -> None:
     async def process(messages: AsyncIterator[Any], emit: Emit, ctx: Context) -> None:
-        async for one in messages:
-            await answer(one, emit, ctx)
+        async for incoming in messages:
+            await answer(incoming, emit, ctx)
 
-    async def generate(one: Any, ctx: Context) -> AsyncIterator[BaseModel]:
+    async def generate(incoming: Any, ctx: Context) -> AsyncIterator[BaseModel]:
         yield Said(data="first")
-        yield Answer(data=repr(one.data))
+        yield Answer(data=repr(incoming.data))
 
     for factory in (lambda: process, handles(answer), yields(generate)):
-        one = processor(factory=factory)
-        async with opened(one) as session:
-            assert await session.call(one, data="hello") == "'hello'"
+        definition = processor(factory=factory)
+        async with opened(definition) as session:
+            assert await session.call(definition, data="hello") == "'hello'"
 
 
-def hash_of(**given: Any) -> str:
-    return tool_hash(processor(**given))
+def hash_of(**options: Any) -> str:
+    return tool_hash(processor(**options))
 
 
 class Loud(BaseModel):
@@ -220,7 +227,7 @@ MOVING = {
 
 @pytest.mark.spec("K4", "F3", "F13")
 def test_whatever_is_shown_moves_the_hash() -> None:
-    hashes = {what: hash_of(**given) for what, given in MOVING.items()} | {"nothing": hash_of()}
+    hashes = {label: hash_of(**options) for label, options in MOVING.items()} | {"nothing": hash_of()}
     assert len(set(hashes.values())) == len(hashes)
 
 
@@ -256,10 +263,10 @@ def test_what_is_no_tool_is_refused_with_advice(entry: Any, advice: str) -> None
 
 @pytest.mark.spec("K4", "K6")
 def test_a_processor_is_frozen_and_shares_no_factory_with_a_function() -> None:
-    one = processor()
+    definition = processor()
     with pytest.raises(AttributeError):
-        one.description = "other"  # pyright: ignore[reportAttributeAccessIssue]  # that is the test
-    assert replace(one, version="2").contract is one.contract
+        definition.description = "other"  # pyright: ignore[reportAttributeAccessIssue]  # that is the test
+    assert replace(definition, version="2").contract is definition.contract
 
     @tool
     def plain() -> None:
@@ -292,15 +299,15 @@ def test_what_cannot_be_a_processor_is_refused_where_it_is_made() -> None:
 
 @pytest.mark.spec("K8")
 async def test_a_message_may_be_an_instance_of_its_model_and_nothing_else_is_one() -> None:
-    one = processor()
-    async with opened(one) as session:
+    definition = processor()
+    async with opened(definition) as session:
         async with session.invoke(Say(data="hello")) as messages:
-            assert [(found.kind, found.data) async for found in messages] == [("reply", "'hello'")]
-        for wrong in ({"kind": "query"}, one, None, Inner(day=date(2026, 1, 1))):
+            assert [(reply.kind, reply.data) async for reply in messages] == [("reply", "'hello'")]
+        for wrong in ({"kind": "query"}, definition, None, Inner(day=date(2026, 1, 1))):
             with pytest.raises(DefinitionError, match="a message was expected"):
                 session.invoke(cast("Any", wrong))
         with pytest.raises(DefinitionError, match="is text; got 7"):
             session.open(cast("Any", 7))
-        async with session.open(one) as room:
+        async with session.open(definition) as room:
             await room.send(data="hello")
             assert (await anext(room)).kind == "reply"

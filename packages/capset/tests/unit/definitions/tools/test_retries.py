@@ -35,11 +35,11 @@ def test_whatever_the_numbers_a_pause_is_one_within_the_cap(
 @pytest.mark.spec("G25")
 def test_a_number_is_that_of_the_attempts() -> None:
     @tool(idempotent=True, retry=3)
-    async def again() -> int:
+    async def repeat() -> int:
         """Do it."""
         return 1
 
-    assert again.retry == Retry(3, base=0.1, cap=10.0)
+    assert repeat.retry == Retry(3, base=0.1, cap=10.0)
 
 
 @pytest.mark.parametrize("attempts", [1, 0, -1, 101, 2.0, True, "3", None])

@@ -35,27 +35,27 @@ class Asked:
 @pytest.mark.spec("G11", "G27")
 async def test_the_arguments_come_as_one_mapping_with_their_defaults() -> None:
     tool = schema_tool(name="get-weather", parameters=PLACE, handler=weather, description="Weather", effect="read")
-    async with desk(tool) as here:
-        assert await here.session.call(tool, location="Paris") == {"at": "Paris", "unit": "c"}
-        (reply,) = await ask(here.session, "get-weather", {"location": "Oslo", "unit": "f"})
+    async with desk(tool) as opened:
+        assert await opened.session.call(tool, location="Paris") == {"at": "Paris", "unit": "c"}
+        (reply,) = await ask(opened.session, "get-weather", {"location": "Oslo", "unit": "f"})
         assert reply.data == {"at": "Oslo", "unit": "f"}
-        (error,) = await ask(here.session, "get-weather", {"locatio": 1})
+        (error,) = await ask(opened.session, "get-weather", {"locatio": 1})
         assert error.data["code"] == "invalid_arguments"
 
 
 @pytest.mark.spec("G27")
 async def test_a_handler_may_take_the_context_and_its_mapping_is_its_own() -> None:
     tool = schema_tool(name="who", parameters=PLACE, handler=who, description="Who", permissions={"a:read"})
-    async with desk(tool, permissions={"a:read"}) as here:
-        assert await here.session.call(tool, location="Paris") == "user-1"
-        assert '"location":"Paris"' in (await here.record(tool="who")).arguments
+    async with desk(tool, permissions={"a:read"}) as opened:
+        assert await opened.session.call(tool, location="Paris") == "user-1"
+        assert '"location":"Paris"' in (await opened.record(tool="who")).arguments
 
 
 @pytest.mark.parametrize("handler", [Asked(), functools.partial(Asked())])
 async def test_an_object_may_be_a_handler(handler: Any) -> None:
     tool = schema_tool(name="t", parameters={}, handler=handler, description="T")
-    async with desk(tool) as here:
-        assert await here.session.call(tool) is True
+    async with desk(tool) as opened:
+        assert await opened.session.call(tool) is True
 
 
 @pytest.mark.spec("G5")
@@ -63,9 +63,9 @@ async def test_a_result_is_checked_by_its_schema_and_any_json_without_one() -> N
     number = {"type": "integer"}
     checked = schema_tool(name="a", parameters={}, handler=lambda params: "x", description="A", returns=number)
     free = schema_tool(name="b", parameters={}, handler=lambda params: [1, {"x": None}], description="B")
-    async with desk(checked, free) as here:
-        assert (await here.session.try_call(checked)).error.code == "invalid_output"  # pyright: ignore[reportOptionalMemberAccess]
-        assert await here.session.call(free) == [1, {"x": None}]
+    async with desk(checked, free) as opened:
+        assert (await opened.session.try_call(checked)).error.code == "invalid_output"  # pyright: ignore[reportOptionalMemberAccess]
+        assert await opened.session.call(free) == [1, {"x": None}]
 
 
 async def test_what_a_handler_says_of_a_failure_is_told() -> None:
@@ -73,18 +73,18 @@ async def test_what_a_handler_says_of_a_failure_is_told() -> None:
         raise ToolError("the shelf is empty")
 
     tool = schema_tool(name="t", parameters={}, handler=fail, description="T")
-    async with desk(tool) as here:
+    async with desk(tool) as opened:
         with pytest.raises(ToolError, match=r"^the shelf is empty$"):
-            await here.session.call(tool)
+            await opened.session.call(tool)
 
 
 def test_a_title_is_shown_and_moves_no_hash() -> None:
-    made = [
+    definitions = [
         schema_tool(name="t", parameters=PLACE, handler=weather, description="T", title=title)
         for title in (None, "Get Weather")
     ]
-    assert [one.title for one in made] == [None, "Get Weather"]
-    assert tool_hash(made[0]) == tool_hash(made[1])
+    assert [definition.title for definition in definitions] == [None, "Get Weather"]
+    assert tool_hash(definitions[0]) == tool_hash(definitions[1])
 
 
 def generator(params: Any) -> Any:
@@ -99,7 +99,7 @@ def by_name(*, location: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("handler", "told"),
+    ("handler", "message"),
     [
         (generator, "yields nothing"),
         (no_parameters, r"takes \(params, context\) or \(params\)"),
@@ -108,8 +108,8 @@ def by_name(*, location: str) -> str:
         ("./weather.py", "a handler is a function"),
     ],
 )
-def test_what_is_no_handler_is_refused(handler: Any, told: str) -> None:
-    with pytest.raises(DefinitionError, match=f"tool 't': .*{told}"):
+def test_what_is_no_handler_is_refused(handler: Any, message: str) -> None:
+    with pytest.raises(DefinitionError, match=f"tool 't': .*{message}"):
         schema_tool(name="t", parameters={}, handler=handler, description="T")
 
 

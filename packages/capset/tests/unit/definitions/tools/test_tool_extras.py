@@ -35,25 +35,25 @@ def test_a_tool_has_none_of_them_unless_they_are_declared() -> None:
 def test_a_tool_keeps_what_is_declared() -> None:
     hooks = Hooks(on_tool_executed=print)
     examples = [{"note": {"text": "ä", "tags": ["x"]}}, {"note": {"text": ""}, "count": 2**70}]
-    one = make(
+    definition = make(
         instructions=[" Read first. ", "", "Be brief."], examples=examples, version="2.1", idempotent=True, hooks=hooks
     )
-    assert one.instructions == ("Read first.", "Be brief.")
-    assert [dict(example) for example in one.examples] == examples
-    assert (one.version, one.idempotent) == ("2.1", True)
-    assert one.hooks is hooks
+    assert definition.instructions == ("Read first.", "Be brief.")
+    assert [dict(example) for example in definition.examples] == examples
+    assert (definition.version, definition.idempotent) == ("2.1", True)
+    assert definition.hooks is hooks
     assert make(instructions="One text.").instructions == ("One text.",)
 
 
 @pytest.mark.spec("F3")
 def test_examples_are_the_tools_own() -> None:
     examples = [{"note": {"text": "a", "tags": ["x"]}}]
-    one = make(examples=examples)
+    definition = make(examples=examples)
     examples[0]["note"]["tags"] = ["changed"]
     examples.append({"note": {"text": "b"}})
-    assert [dict(example) for example in one.examples] == [{"note": {"text": "a", "tags": ["x"]}}]
+    assert [dict(example) for example in definition.examples] == [{"note": {"text": "a", "tags": ["x"]}}]
     with pytest.raises(TypeError):
-        one.examples[0]["note"] = {}  # pyright: ignore[reportIndexIssue]
+        definition.examples[0]["note"] = {}  # pyright: ignore[reportIndexIssue]
 
 
 @pytest.mark.spec("F3", "C39")

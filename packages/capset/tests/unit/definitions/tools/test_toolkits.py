@@ -169,17 +169,17 @@ def test_a_toolkit_stands_wherever_a_tool_may() -> None:
 
 @given(st.recursive(st.just("tool"), lambda inner: st.lists(inner, max_size=3), max_leaves=8))
 def test_tools_are_found_at_every_depth_in_the_order_in_which_they_stand(shape: Any) -> None:
-    made: list[Tool[..., Any]] = []
+    built: list[Tool[..., Any]] = []
 
     def build(part: Any) -> Any:
         if isinstance(part, str):
-            made.append(make(f"tool_{len(made)}"))
-            return made[-1]
-        return Toolkit(f"kit_{id(part)}", [build(one) for one in part])
+            built.append(make(f"tool_{len(built)}"))
+            return built[-1]
+        return Toolkit(f"kit_{id(part)}", [build(member) for member in part])
 
     kit = Toolkit("root", [build(shape)])
-    assert list(tools_in([kit])) == made
-    assert [one.tool for one in compose(Agent("a", tools=[kit])).tools.values()] == made
+    assert list(tools_in([kit])) == built
+    assert [installed.tool for installed in compose(Agent("a", tools=[kit])).tools.values()] == built
 
 
 @pytest.mark.spec("F5")
@@ -209,8 +209,8 @@ def test_a_dynamic_toolkit_is_made_of_a_function_under_its_name() -> None:
 @pytest.mark.spec("F5")
 @pytest.mark.parametrize(
     "wrong",
-    [lambda: [ONE], lambda one, two: [], lambda *, context: [], 5, [ONE], "kit"],
-    ids=lambda one: type(one).__name__,
+    [lambda: [ONE], lambda first, two: [], lambda *, context: [], 5, [ONE], "kit"],
+    ids=lambda parameter: type(parameter).__name__,
 )
 def test_what_cannot_take_a_context_makes_no_toolkit(wrong: Any) -> None:
     with pytest.raises(

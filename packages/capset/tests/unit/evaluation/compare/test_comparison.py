@@ -23,18 +23,18 @@ T = TypeVar("T")
 pytestmark = pytest.mark.spec("F31")
 
 
-def known(told: tuple[T, ...] | None) -> tuple[T, ...]:
-    assert told is not None
-    return told
+def known(changes: tuple[T, ...] | None) -> tuple[T, ...]:
+    assert changes is not None
+    return changes
 
 
 def tools_of(diff: Diff) -> dict[str, str]:
-    return {one.name: one.kind for one in diff.tools}
+    return {change.name: change.kind for change in diff.tools}
 
 
 def test_an_envelope_does_not_differ_from_itself() -> None:
-    for one, other in ((earlier(), earlier()), (later(), later(has_static=False))):
-        diff = diff_envelopes(one, other)
+    for first, other in ((earlier(), earlier()), (later(), later(has_static=False))):
+        diff = diff_envelopes(first, other)
         assert not diff.differs
         assert (diff.tools, diff.policies, diff.prompt, diff.definition, diff.modes, diff.notes) == (
             *((),) * 4,
@@ -63,10 +63,10 @@ def test_what_changed_in_the_tools() -> None:
 
 
 def test_a_tools_own_new_policy_is_told_once() -> None:
-    def one(*policies: Any) -> SnapshotEnvelope:
+    def envelope_with(*policies: Any) -> SnapshotEnvelope:
         return envelope_of(Agent("a", uses=[Capability("c", tools=[plain("it", *policies)])]))
 
-    (changed,) = diff_envelopes(one(), one(always)).tools
+    (changed,) = diff_envelopes(envelope_with(), envelope_with(always)).tools
     assert Change("policies[]", "added", after="always") in (changed.changes or ())
     assert changed.gates == ()
 
@@ -79,11 +79,13 @@ def test_which_policies_flipped_came_and_went() -> None:
     assert flipped.after is not None
     assert (flipped.before.kind, flipped.after.kind, flipped.after.reason) == ("allow", "deny", "closed at night")
     assert set(tools_of(diff).values()) == {"went"}
-    assert [one.name for one in diff.links.moved] == ["runtime"]
-    there, back = diff_envelopes(earlier(), later()), diff_envelopes(later(), earlier())
-    assert [(one.id, one.kind) for one in there.policies or ()] == [("always", "came")]
-    assert [(one.id, one.kind) for one in back.policies or ()] == [("always", "went")]
-    assert back.policies == tuple(PolicyChange(one.id, one.after, one.before) for one in there.policies or ())
+    assert [moved_hash.name for moved_hash in diff.links.moved] == ["runtime"]
+    forward, back = diff_envelopes(earlier(), later()), diff_envelopes(later(), earlier())
+    assert [(policy.id, policy.kind) for policy in forward.policies or ()] == [("always", "came")]
+    assert [(policy.id, policy.kind) for policy in back.policies or ()] == [("always", "went")]
+    assert back.policies == tuple(
+        PolicyChange(policy.id, policy.after, policy.before) for policy in forward.policies or ()
+    )
 
 
 def test_what_a_permission_takes_away() -> None:
@@ -141,9 +143,9 @@ def test_a_change_of_the_mode_is_one() -> None:
 
 
 def test_what_is_never_hashed_is_a_note_and_shows_no_value() -> None:
-    one = earlier(env={"tier": "free", "plan": "old"}, context={"name": "Ada", "same": 1})
+    first = earlier(env={"tier": "free", "plan": "old"}, context={"name": "Ada", "same": 1})
     other = earlier(env={"tier": "free", "plan": "new", "more": 1}, context={"name": "Bob", "same": 1}, agent_id="x")
-    diff = diff_envelopes(one, other)
+    diff = diff_envelopes(first, other)
     assert diff.notes == (
         "agent_id differs: 'agent-1', 'x'",
         "env differs in: more, plan",
@@ -156,7 +158,7 @@ def test_of_links_alone_the_hashes_and_tools_are_told() -> None:
     diff = diff_sides(Side(earlier().link), Side(later().link))
     assert diff.differs
     assert tools_of(diff) == {"export_notes": "came", "delete_note": "went", "find_notes": "changed"}
-    assert [one.changes for one in diff.tools if one.kind == "changed"] == [None]
+    assert [change.changes for change in diff.tools if change.kind == "changed"] == [None]
     assert (diff.prompt, diff.definition, diff.policies) == (None, None, None)
     same = diff_sides(Side(earlier().link), Side(earlier().link))
     assert (same.differs, same.prompt, same.definition) == (False, (), ()), "equal hashes say all"
@@ -167,9 +169,9 @@ def test_a_link_is_compared_with_an_envelope_as_far_as_both_are_known() -> None:
     assert (diff.prompt, diff.definition, diff.policies) == (None, None, None)
     (came, *_) = diff.tools
     assert (came.kind, came.payloads[0], came.payloads[1] is not None) == ("came", None, True)
-    known = {tool.hash: tool.payload for tool in earlier().runtime.tools}
-    diff = diff_sides(Side(earlier().link, known), side_of(later()))
-    assert [len(one.changes or ()) for one in diff.tools if one.kind == "changed"] == [3]
+    payloads = {tool.hash: tool.payload for tool in earlier().runtime.tools}
+    diff = diff_sides(Side(earlier().link, payloads), side_of(later()))
+    assert [len(change.changes or ()) for change in diff.tools if change.kind == "changed"] == [3]
 
 
 def test_without_the_payload_of_a_part_its_hash_is_told() -> None:
@@ -193,13 +195,13 @@ def test_a_tool_that_only_the_definition_has_is_told_there() -> None:
 
     diff = diff_envelopes(of("One."), of("Two."))
     assert diff.tools == ()
-    *_, told = known(diff.definition)
-    assert (told.kind, told.name) == ("tool", "it")
-    assert told.changes == (Change("description", "changed", "One.", "Two."),)
+    *_, part = known(diff.definition)
+    assert (part.kind, part.name) == ("tool", "it")
+    assert part.changes == (Change("description", "changed", "One.", "Two."),)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"runtime": {"tools": ()}}, "the tools are not those of the link"),
         ({"runtime": {"system_prompt": "Be evil."}}, "the payload of the prompt does not give its hash"),
@@ -207,10 +209,10 @@ def test_a_tool_that_only_the_definition_has_is_told_there() -> None:
         ({"static": {"payload": {"kind": "agent"}}}, "the payload of the agent does not give its hash"),
     ],
 )
-def test_an_envelope_that_was_changed_is_not_compared(change: dict[str, Any], told: str) -> None:
+def test_an_envelope_that_was_changed_is_not_compared(change: dict[str, Any], message: str) -> None:
     envelope = earlier()
     parts = {name: getattr(envelope, name).model_copy(update=update) for name, update in change.items()}
-    with pytest.raises(DefinitionError, match=told):
+    with pytest.raises(DefinitionError, match=message):
         diff_envelopes(envelope.model_copy(update=parts), later())
 
 
@@ -236,12 +238,12 @@ def test_a_profile_that_is_not_known_here_is_compared_as_it_is() -> None:
 
 
 def test_both_sides_see_the_same() -> None:
-    there, back = diff_envelopes(earlier(), later()), diff_envelopes(later(), earlier())
-    assert {(one.name, one.before, one.after) for one in there.tools} == {
-        (one.name, one.after, one.before) for one in back.tools
+    forward, back = diff_envelopes(earlier(), later()), diff_envelopes(later(), earlier())
+    assert {(change.name, change.before, change.after) for change in forward.tools} == {
+        (change.name, change.after, change.before) for change in back.tools
     }
-    assert there.links.tools.changed == tuple(
-        ChangedRef(one.name, one.after, one.before) for one in back.links.tools.changed
+    assert forward.links.tools.changed == tuple(
+        ChangedRef(change.name, change.after, change.before) for change in back.links.tools.changed
     )
 
 
@@ -251,7 +253,7 @@ def side(graph: dict[str, dict[str, Any]]) -> Side:
     payloads: dict[str, Payload] = {}
     for name, payload in graph.items():
         named = {
-            key: [{"name": one, "hash": hashes[one]} for one in value] if isinstance(value, list) else value
+            key: [{"name": member, "hash": hashes[member]} for member in value] if isinstance(value, list) else value
             for key, value in payload.items()
         }
         hashes[name] = digest(named)
@@ -273,7 +275,7 @@ def test_a_change_is_followed_through_everything_that_names_it() -> None:
         })  # fmt: skip
 
     parts = known(diff_sides(of("One."), of("Two.")).definition)
-    assert [(one.kind, one.name) for one in parts] == [
+    assert [(part.kind, part.name) for part in parts] == [
         *(("agent", None), ("capability", "base"), ("toolkit", "kit"), ("tool", "tool")),
         *(("capability", "other"), ("agent", "inner")),
     ], "each once, although three name the capability"

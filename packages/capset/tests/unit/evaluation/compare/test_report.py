@@ -19,13 +19,15 @@ pytestmark = pytest.mark.spec("F30", "F31")
 
 
 def test_the_whole_report() -> None:
-    one, other = earlier(), later()
-    before, after = ({tool.name: format_hash_short(tool.hash) for tool in side.runtime.tools} for side in (one, other))
-    old, new = one.link, other.link
-    assert one.static is not None
+    first, other = earlier(), later()
+    before, after = (
+        {tool.name: format_hash_short(tool.hash) for tool in side.runtime.tools} for side in (first, other)
+    )
+    old, new = first.link, other.link
+    assert first.static is not None
     assert other.static is not None
-    notes_before, notes_after = (side.parts[0].hash[:12] for side in (one.static, other.static))
-    assert format_diff_report(diff_envelopes(one, other)).splitlines() == [
+    notes_before, notes_after = (side.parts[0].hash[:12] for side in (first.static, other.static))
+    assert format_diff_report(diff_envelopes(first, other)).splitlines() == [
         "Nothing in common: other definition, tools in play and prompt.",
         "",
         "hashes",
@@ -71,25 +73,25 @@ def test_the_whole_report() -> None:
 
 
 def test_where_nothing_differs_there_is_nothing_but_the_hashes() -> None:
-    told = format_diff_report(diff_envelopes(later(), later()))
-    assert told.splitlines()[0] == "Same in all: definition, tools in play and prompt."
-    assert len(told.splitlines()) == 7
+    report = format_diff_report(diff_envelopes(later(), later()))
+    assert report.splitlines()[0] == "Same in all: definition, tools in play and prompt."
+    assert len(report.splitlines()) == 7
 
 
 def test_of_links_alone_it_says_that_no_more_is_known() -> None:
-    told = format_diff_report(diff_sides(Side(earlier().link), Side(later().link))).splitlines()
+    lines = format_diff_report(diff_sides(Side(earlier().link), Side(later().link))).splitlines()
     unknown = "only the hashes are known here, not what they cover"
-    assert told[told.index("prompt") + 1] == f"  {unknown}"
-    assert told[told.index("definition") + 1] == f"  {unknown}"
-    changed = next(place for place, line in enumerate(told) if line.startswith("~ find_notes"))
-    assert told[changed + 1] == f"      {unknown}"
-    assert "policies" not in told
+    assert lines[lines.index("prompt") + 1] == f"  {unknown}"
+    assert lines[lines.index("definition") + 1] == f"  {unknown}"
+    changed = next(place for place, line in enumerate(lines) if line.startswith("~ find_notes"))
+    assert lines[changed + 1] == f"      {unknown}"
+    assert "policies" not in lines
 
 
 def test_a_flip_says_why() -> None:
-    told = format_diff_report(diff_envelopes(earlier(), earlier(env={"day": False}, mode="hint"))).splitlines()
-    place = told.index("policies")
-    assert told[place + 1 : place + 3] == [
+    lines = format_diff_report(diff_envelopes(earlier(), earlier(env={"day": False}, mode="hint"))).splitlines()
+    place = lines.index("policies")
+    assert lines[place + 1 : place + 3] == [
         "~ by_day  allow → deny (closed at night)",
         "~ mode  authoritative → hint",
     ]
@@ -119,36 +121,36 @@ def test_however_narrow_it_is_sixteen_characters_of_a_value_are_there() -> None:
 
 def test_a_text_from_elsewhere_makes_no_line_of_its_own() -> None:
     nasty = "x\n+ forged  allow\x1b[31m\u202e\u2028"
-    one = envelope_of(agent(uses=[notes([plain("it", description=nasty)])], system_prompt=nasty), agent_id=nasty)
+    first = envelope_of(agent(uses=[notes([plain("it", description=nasty)])], system_prompt=nasty), agent_id=nasty)
     other = envelope_of(agent(uses=[notes([plain("it")])]), env={nasty: 1})
-    told = format_diff_report(diff_envelopes(one, other))
-    assert all(line.isprintable() for line in told.split("\n"))
-    assert not any(line.startswith("+ forged") for line in told.split("\n"))
+    report = format_diff_report(diff_envelopes(first, other))
+    assert all(line.isprintable() for line in report.split("\n"))
+    assert not any(line.startswith("+ forged") for line in report.split("\n"))
 
 
 def side(*payloads: dict[str, Any]) -> Side:
     """Return a version with these tools in play, as somebody else's link and payloads might say it."""
-    known = {digest(payload): payload for payload in payloads}
-    refs = [Ref(payload["name"], key) for key, payload in known.items()]
+    by_hash = {digest(payload): payload for payload in payloads}
+    refs = [Ref(payload["name"], key) for key, payload in by_hash.items()]
     static, prompt = "a" * 64, "b" * 64
     link = create_link(agent_id="1", agent_name="a", static_hash=static, prompt_hash=prompt, tool_refs=refs)
-    return Side(link, known)
+    return Side(link, by_hash)
 
 
 @pytest.mark.parametrize("sign", ["+", "-"])
 def test_what_a_payload_says_of_its_effect_and_permissions_is_spelled_out(sign: str) -> None:
     effect, needs = "read\n+ forged  allow", ["n:read\x1b[2K\r", "n:write\u202e", "\u2028"]
     tool = side({"kind": "tool", "name": "save", "effect": effect, "permissions": needs})
-    told = format_diff_report(diff_sides(side(), tool) if sign == "+" else diff_sides(tool, side())).split("\n")
-    (line,) = (line for line in told if line.startswith(f"{sign} save"))
-    (known,) = tool.payloads
+    lines = format_diff_report(diff_sides(side(), tool) if sign == "+" else diff_sides(tool, side())).split("\n")
+    (line,) = (line for line in lines if line.startswith(f"{sign} save"))
+    (payload_hash,) = tool.payloads
     needed = "n:read\\u001b[2K\\r and n:write\\u202e and \\u2028"
-    assert line == f"{sign} save  {known[:12]}, read\\n+ forged  allow, needs {needed}"
-    assert all(line.isprintable() for line in told)
+    assert line == f"{sign} save  {payload_hash[:12]}, read\\n+ forged  allow, needs {needed}"
+    assert all(line.isprintable() for line in lines)
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("members", "suffix"),
     [
         ({"effect": "write"}, ", write"),
         ({"effect": "write", "permissions": []}, ", write"),
@@ -158,7 +160,7 @@ def test_what_a_payload_says_of_its_effect_and_permissions_is_spelled_out(sign: 
         ({}, ""),
     ],
 )
-def test_a_payload_of_another_shape_is_told_as_far_as_it_goes(said: dict[str, Any], told: str) -> None:
-    tool = side({"kind": "tool", "name": "save", **said})
-    (known,) = tool.payloads
-    assert f"+ save  {known[:12]}{told}" in format_diff_report(diff_sides(side(), tool)).split("\n")
+def test_a_payload_of_another_shape_is_told_as_far_as_it_goes(members: dict[str, Any], suffix: str) -> None:
+    tool = side({"kind": "tool", "name": "save", **members})
+    (payload_hash,) = tool.payloads
+    assert f"+ save  {payload_hash[:12]}{suffix}" in format_diff_report(diff_sides(side(), tool)).split("\n")

@@ -34,38 +34,38 @@ async def test_where_nothing_changed_nothing_differs() -> None:
     agent = everything(Counted("gate").policy)
     more: dict[str, Any] = {"env": {"tier": "pro"}, "namespace": "ns", "agent_id": "a-7", "agent_name": "Support"}
     envelope = await kept(agent, **more, invocation={"tenant": "t"}, session_context={"n": 1}, policy_mode="hint")
-    found = await replay(envelope, agent)
-    assert not found.differs
-    assert found.now.envelope == envelope
-    assert found.diff.notes == ()
-    assert found.principal == ANYONE
-    assert (found.refusal, found.gone, found.dropped, found.notes) == (None, (), (), ())
+    replayed = await replay(envelope, agent)
+    assert not replayed.differs
+    assert replayed.now.envelope == envelope
+    assert replayed.diff.notes == ()
+    assert replayed.principal == ANYONE
+    assert (replayed.refusal, replayed.gone, replayed.dropped, replayed.notes) == (None, (), (), ())
 
 
 async def test_tools_of_then_and_now() -> None:
     then = agent_of(SAME, GONE, NEEDY, make("changed"))
     today = agent_of(SAME, NEW, NEEDY, make("changed", description="Do it otherwise."))
-    found = await replay(await kept(then), today, principal=NOBODY)
-    assert found.both == ("changed", "same")
-    assert found.only_then == ("gone", "needy")
-    assert found.only_now == ("new",)
-    (changed,) = found.changed
+    replayed = await replay(await kept(then), today, principal=NOBODY)
+    assert replayed.both == ("changed", "same")
+    assert replayed.only_then == ("gone", "needy")
+    assert replayed.only_now == ("new",)
+    (changed,) = replayed.changed
     assert changed.changes is not None
-    assert [(one.path, one.before, one.after) for one in changed.changes] == [
+    assert [(change.path, change.before, change.after) for change in changed.changes] == [
         ("description", "Do.", "Do it otherwise."),
     ]
-    assert [(one.name, one.reason) for one in found.gone] == [
+    assert [(gone_tool.name, gone_tool.reason) for gone_tool in replayed.gone] == [
         ("gone", "the agent has no tool of that name"),
         ("needy", "ada lacks the permission notes:write"),
     ]
-    assert [one.path for one in found.refused] == ["changed", "gone"]
-    assert found.differs
-    shown = [str(line) for line in replay_lines(found)]
-    assert shown[0] == "librarian as seen by ada: 4 tools then, 3 now"
+    assert [misfit.path for misfit in replayed.refused] == ["changed", "gone"]
+    assert replayed.differs
+    lines = [str(line) for line in replay_lines(replayed)]
+    assert lines[0] == "librarian as seen by ada: 4 tools then, 3 now"
     for line in ("= same", "- needy  ada lacks the permission notes:write", "~ refuses the envelope"):
-        assert line in shown
-    assert '    ~ description  "Do." → "Do it otherwise."' in shown
-    assert "= changed" not in shown
+        assert line in lines
+    assert '    ~ description  "Do." → "Do it otherwise."' in lines
+    assert "= changed" not in lines
 
 
 async def test_a_policy_that_flipped_says_so() -> None:
@@ -73,18 +73,18 @@ async def test_a_policy_that_flipped_says_so() -> None:
     agent = agent_of(SAME, policies=[gate.policy])
     envelope = await kept(agent)
     gate.answer = deny("closed")
-    found = await replay(envelope, agent)
-    assert [one.id for one in found.flipped] == ["gate"]
-    assert [(one.name, one.reason) for one in found.gone] == [("same", "closed")]
-    assert found.refusal is None, "the tools are the same, and the results are those of then"
-    assert found.differs
-    assert "~ gate  allow → deny (closed)" in [str(line) for line in replay_lines(found)]
+    replayed = await replay(envelope, agent)
+    assert [flip.id for flip in replayed.flipped] == ["gate"]
+    assert [(gone_tool.name, gone_tool.reason) for gone_tool in replayed.gone] == [("same", "closed")]
+    assert replayed.refusal is None, "the tools are the same, and the results are those of then"
+    assert replayed.differs
+    assert "~ gate  allow → deny (closed)" in [str(line) for line in replay_lines(replayed)]
 
 
 async def test_a_gate_that_is_gone_is_told_and_refused() -> None:
-    found = await replay(await kept(agent_of(SAME, policies=[Counted("gate").policy])), agent_of(SAME))
-    assert [(one.name, one.kind) for one in found.changed] == [("same", "gated")]
-    assert [one.path for one in found.refused] == ["same"]
+    replayed = await replay(await kept(agent_of(SAME, policies=[Counted("gate").policy])), agent_of(SAME))
+    assert [(change.name, change.kind) for change in replayed.changed] == [("same", "gated")]
+    assert [misfit.path for misfit in replayed.refused] == ["same"]
 
 
 async def test_principal_and_env_are_those_of_then_unless_given() -> None:
@@ -93,21 +93,21 @@ async def test_principal_and_env_are_those_of_then_unless_given() -> None:
         return request.env.get("tier") == "pro" and "pool" in request.env
 
     agent = agent_of(SAME, policies=[pro])
-    who = Principal("bot", permissions=["notes:read"], kind="agent", org="acme")
+    principal = Principal("bot", permissions=["notes:read"], kind="agent", org="acme")
     env = {"tier": "pro", "pool": object()}
-    envelope = await kept(agent, principal=who, env=env)
-    found = await replay(envelope, agent)
-    assert found.principal == who
-    assert found.dropped == ("pool",), "which is why the policy answers otherwise"
-    assert [one.id for one in found.flipped] == ["pro"]
-    assert "  pool" in [str(line) for line in replay_lines(found)]
-    found = await replay(envelope, agent, env={**envelope.runtime.toolkit_context.env, "pool": object()})
-    assert (found.dropped, found.differs) == ((), False)
-    found = await replay(envelope, agent, env={**envelope.runtime.toolkit_context.env, "more": 1})
-    assert found.dropped == ("pool",)
-    found = await replay(envelope, agent, principal=NOBODY, env=env)
-    assert "permissions lost: notes:read" in found.diff.notes
-    assert not found.differs, "whom it is for is no difference by itself"
+    envelope = await kept(agent, principal=principal, env=env)
+    replayed = await replay(envelope, agent)
+    assert replayed.principal == principal
+    assert replayed.dropped == ("pool",), "which is why the policy answers otherwise"
+    assert [flip.id for flip in replayed.flipped] == ["pro"]
+    assert "  pool" in [str(line) for line in replay_lines(replayed)]
+    replayed = await replay(envelope, agent, env={**envelope.runtime.toolkit_context.env, "pool": object()})
+    assert (replayed.dropped, replayed.differs) == ((), False)
+    replayed = await replay(envelope, agent, env={**envelope.runtime.toolkit_context.env, "more": 1})
+    assert replayed.dropped == ("pool",)
+    replayed = await replay(envelope, agent, principal=NOBODY, env=env)
+    assert "permissions lost: notes:read" in replayed.diff.notes
+    assert not replayed.differs, "whom it is for is no difference by itself"
 
 
 async def test_no_tool_runs_and_dynamic_toolkits_are_made_anew() -> None:
@@ -120,8 +120,8 @@ async def test_no_tool_runs_and_dynamic_toolkits_are_made_anew() -> None:
     agent = agent_of(some)
     envelope = await kept(agent)
     names[:] = ["two"]
-    found = await replay(envelope, agent)
-    assert (found.only_then, found.only_now) == (("one",), ("two",))
+    replayed = await replay(envelope, agent)
+    assert (replayed.only_then, replayed.only_now) == (("one",), ("two",))
 
 
 async def test_dynamic_uses_without_a_session_are_told() -> None:
@@ -133,16 +133,16 @@ async def test_dynamic_uses_without_a_session_are_told() -> None:
     agent = Agent("a", uses=[more])
     see: Any = object()
     envelope = await kept(agent, context=see)
-    found = await replay(envelope, agent)
-    assert found.only_then == ("added",)
-    assert found.notes == ("what dynamic uses add is left out, since they see the session: more",)
+    replayed = await replay(envelope, agent)
+    assert replayed.only_then == ("added",)
+    assert replayed.notes == ("what dynamic uses add is left out, since they see the session: more",)
     assert not (await replay(envelope, agent, context=see)).differs
 
 
 async def test_an_envelope_without_the_definition_is_compared_without() -> None:
-    found = await replay(await kept(agent_of(SAME), include_static=False), agent_of(SAME, NEW))
-    assert found.diff.definition is None
-    assert found.now.envelope.static is None
+    replayed = await replay(await kept(agent_of(SAME), include_static=False), agent_of(SAME, NEW))
+    assert replayed.diff.definition is None
+    assert replayed.now.envelope.static is None
 
 
 async def test_a_forged_envelope_and_one_of_nobody_are_refused() -> None:

@@ -29,12 +29,12 @@ def sha256(payload: Any) -> str:
 
 @pytest.mark.spec("F26", "F27")
 async def test_one_pass_gives_the_envelope_the_link_and_the_live_tools() -> None:
-    gate, held = Counted("gate"), Counted("held", binding="snapshot")
-    agent = everything(gate.policy, held.policy)
+    gate, bound = Counted("gate"), Counted("held", binding="snapshot")
+    agent = everything(gate.policy, bound.policy)
     for count, work in enumerate((capture, capture_runtime, compute_link), start=1):
-        found = await work(agent, principal=ANYONE)
-        assert (gate.asked, held.asked) == (count, count)
-        link = found if isinstance(found, CapabilityLink) else found.link
+        output = await work(agent, principal=ANYONE)
+        assert (gate.asked, bound.asked) == (count, count)
+        link = output if isinstance(output, CapabilityLink) else output.link
         assert link.tool_refs
     captured = await capture(agent, principal=ANYONE, agent_id="agent-7")
     assert captured.link is captured.envelope.link
@@ -52,27 +52,27 @@ async def test_one_pass_gives_the_envelope_the_link_and_the_live_tools() -> None
 async def test_every_hash_can_be_recomputed_from_what_the_envelope_says(env: Mapping[str, Any]) -> None:
     """From JSON text alone, with nothing but the canonical bytes."""
     text = (await capture(everything(Counted("gate").policy), principal=ANYONE, env=env)).envelope.to_json()
-    found = json.loads(text)
-    runtime, static, link = found["runtime"], found["static"], found["runtime"]["link"]
-    tools = [{"name": one["name"], "hash": sha256(one["payload"])} for one in runtime["tools"]]
+    envelope = json.loads(text)
+    runtime, static, link = envelope["runtime"], envelope["static"], envelope["runtime"]["link"]
+    tools = [{"name": entry["name"], "hash": sha256(entry["payload"])} for entry in runtime["tools"]]
     assert sha256({"kind": "runtime", "tools": tools}) == link["runtime_hash"]
     prompt = {"kind": "prompt", "systemPrompt": runtime["system_prompt"], "instructions": runtime["instructions"]}
     assert sha256(prompt) == link["prompt_hash"]
     assert sha256(static["payload"]) == static["hash"] == link["static_hash"]
-    parts = {sha256(one["payload"]): one["payload"] for one in static["parts"]}
-    assert list(parts) == [one["hash"] for one in static["parts"]]
+    parts = {sha256(entry["payload"]): entry["payload"] for entry in static["parts"]}
+    assert list(parts) == [entry["hash"] for entry in static["parts"]]
     reached: set[str] = set()
     pending = [static["payload"]]
     while pending:
         payload = pending.pop()
         named = {
-            one["hash"]
+            entry["hash"]
             for key in ("capabilities", "children", "uses", "members", "tools")
-            for one in payload.get(key, ())
+            for entry in payload.get(key, ())
         }
         named |= {payload["root"]} if payload.get("root") else set()
         assert named <= parts.keys(), f"all that the {payload['kind']} names is there"
-        pending += [parts[one] for one in named - reached]
+        pending += [parts[part_hash] for part_hash in named - reached]
         reached |= named
     assert reached == parts.keys(), "and nothing else"
     kinds = {payload["kind"] for payload in parts.values()}
@@ -83,9 +83,9 @@ async def test_every_hash_can_be_recomputed_from_what_the_envelope_says(env: Map
 @pytest.mark.spec("F2")
 async def test_what_a_snapshot_covers_hashes_to_its_names() -> None:
     snapshot = (await capture(everything(), principal=NOBODY)).snapshot
-    found = covered_payloads(snapshot)
-    assert all(sha256(payload) == shown for shown, payload in found.items())
-    assert {snapshot.static_hash, snapshot.runtime_hash, snapshot.prompt_hash} <= found.keys()
+    payloads = covered_payloads(snapshot)
+    assert all(sha256(payload) == payload_hash for payload_hash, payload in payloads.items())
+    assert {snapshot.static_hash, snapshot.runtime_hash, snapshot.prompt_hash} <= payloads.keys()
     assert "seek" not in snapshot.tools
 
 
@@ -100,38 +100,38 @@ async def test_an_envelope_goes_through_json_as_it_is() -> None:
         invocation={"tenant": "t-1"},
         policy_mode="hint",
     )
-    kept = captured.envelope
-    text = kept.to_json()
+    envelope = captured.envelope
+    text = envelope.to_json()
     assert read_envelope(text).to_json() == text
-    assert read_envelope(text.encode()) == kept
-    assert kept.schema_version == "1"
-    assert kept.profile == kept.link.profile == "jcs-1"
-    assert kept.context == {"thread": {"turn": 3}}
+    assert read_envelope(text.encode()) == envelope
+    assert envelope.schema_version == "1"
+    assert envelope.profile == envelope.link.profile == "jcs-1"
+    assert envelope.context == {"thread": {"turn": 3}}
     assert "t-1" not in text, "of an invocation there is the hash"
-    assert kept.link.invocation_hash
-    context = kept.runtime.toolkit_context
+    assert envelope.link.invocation_hash
+    context = envelope.runtime.toolkit_context
     assert (context.namespace, context.agent_id, context.agent_name) == ("ns", None, "librarian")
     assert (context.env, context.dropped) == ({"a": [1, [2.5, None]], "big": 2**60}, ("odd",))
     assert context.principal is not None
     assert context.principal.permissions == ("notes:read", "notes:write")
-    (result,) = kept.policy.results
-    assert (kept.policy.mode, result.id, result.kind, result.reason) == ("hint", "gate", "deny", "no")
+    (result,) = envelope.policy.results
+    assert (envelope.policy.mode, result.id, result.kind, result.reason) == ("hint", "gate", "deny", "no")
 
 
 @pytest.mark.spec("F27")
 async def test_what_an_envelope_holds_is_its_own() -> None:
     env = {"list": [1]}
-    kept = (await capture(everything(), principal=ANYONE, env=env)).envelope
+    envelope = (await capture(everything(), principal=ANYONE, env=env)).envelope
     env["list"].append(2)
-    assert kept.runtime.toolkit_context.env == {"list": [1]}
-    schema: Any = kept.runtime.tools[0].payload["schema"]
+    assert envelope.runtime.toolkit_context.env == {"list": [1]}
+    schema: Any = envelope.runtime.tools[0].payload["schema"]
     schema["title"] = "changed"
-    assert (await capture(everything(), principal=ANYONE)).link.runtime_hash == kept.link.runtime_hash
+    assert (await capture(everything(), principal=ANYONE)).link.runtime_hash == envelope.link.runtime_hash
 
 
 @pytest.mark.spec("F27")
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"schema_version": "2"}, "schema_version: Input should be '1'"),
         ({"more": 1}, "more: Extra inputs are not permitted"),
@@ -139,11 +139,11 @@ async def test_what_an_envelope_holds_is_its_own() -> None:
         ({"policy": {"results": [{"id": "x", "kind": "perhaps"}]}}, "policy.results.0.kind"),
     ],
 )
-async def test_text_that_is_no_envelope_is_refused_with_the_place(change: dict[str, Any], told: str) -> None:
+async def test_text_that_is_no_envelope_is_refused_with_the_place(change: dict[str, Any], message: str) -> None:
     data = json.loads((await capture(everything(), principal=ANYONE)).envelope.to_json())
     with pytest.raises(DefinitionError) as refused:
         read_envelope(json.dumps(data | change))
-    assert told in refused.value.message
+    assert message in refused.value.message
     for text in ("", "{", "[]", b"\xff"):
         with pytest.raises(DefinitionError, match="no snapshot envelope"):
             read_envelope(text)
@@ -170,10 +170,10 @@ async def test_links_by_hand_and_by_evaluation_agree() -> None:
 async def test_an_envelope_of_a_snapshot_that_is_there_asks_nobody() -> None:
     gate = Counted("gate")
     snapshot = await evaluate(compose(everything(gate.policy)), principal=ANYONE)
-    kept = envelope_of(snapshot, include_static=False)
+    envelope = envelope_of(snapshot, include_static=False)
     assert gate.asked == 1
-    assert kept.static is None
-    assert kept.link == link_of(snapshot)
+    assert envelope.static is None
+    assert envelope.link == link_of(snapshot)
 
 
 @pytest.mark.spec("F27")
@@ -204,7 +204,7 @@ def test_what_is_not_json_is_dropped_and_listed() -> None:
     deep: Any = 1
     for _ in range(60):
         deep = [deep]
-    given: dict[Any, Any] = {
+    values: dict[Any, Any] = {
         "pool": object(),
         "db": MappingProxyType({"pool": object(), "name": "main"}),
         "list": [1, object(), {"password": "x"}],
@@ -218,17 +218,17 @@ def test_what_is_not_json_is_dropped_and_listed() -> None:
         "deep": deep,
         1: 2,
     }
-    kept, dropped = json_safe(given)
-    assert kept["db"] == {"name": "main"}
-    assert kept["list"] == [1, {}]
-    assert kept["circle"] == {"kept": 1, "itself": []}
-    assert kept["token"] is None
-    assert kept.keys() == {"db", "list", "token", "circle", "deep"}
-    assert [one for one in dropped if not one.startswith("deep")] == [
+    safe, dropped = json_safe(values)
+    assert safe["db"] == {"name": "main"}
+    assert safe["list"] == [1, {}]
+    assert safe["circle"] == {"kept": 1, "itself": []}
+    assert safe["token"] is None
+    assert safe.keys() == {"db", "list", "token", "circle", "deep"}
+    assert [path for path in dropped if not path.startswith("deep")] == [
         *("pool", "db.pool", "list[1]", "list[2].password", "nan", "huge", "\\ud800", "text", "api_key"),
         *("circle.itself[0]", "circle.itself[1]", "1"),
     ]
-    assert json.loads(json.dumps(kept)) == kept
+    assert json.loads(json.dumps(safe)) == safe
 
 
 ANY = st.recursive(
@@ -248,10 +248,10 @@ ANY = st.recursive(
 @pytest.mark.spec("F27")
 @settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=3), ANY, max_size=4))
-def test_what_is_kept_is_canonical_and_whatever_is_missing_is_listed(given: dict[str, Any]) -> None:
-    kept, dropped = json_safe(given)
-    canonical(kept)
+def test_what_is_kept_is_canonical_and_whatever_is_missing_is_listed(values: dict[str, Any]) -> None:
+    safe, dropped = json_safe(values)
+    canonical(safe)
     "".join(dropped).encode()
-    assert json_safe(kept) == (kept, ())
+    assert json_safe(safe) == (safe, ())
     if not dropped:
-        assert kept == given
+        assert safe == values

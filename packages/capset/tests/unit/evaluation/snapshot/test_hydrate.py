@@ -44,19 +44,19 @@ def test_a_hydrated_snapshot_has_the_hashes_of_the_captured(agent: Agent) -> Non
         envelope = read_envelope(captured.envelope.to_json())
         link = captured.link
         for bind in (agent, compose(agent)):
-            again = await hydrate(envelope, bind, principal=ANYONE)
-            found = (again.static_hash, again.runtime_hash, again.prompt_hash)
-            assert found == (link.static_hash, link.runtime_hash, link.prompt_hash)
-            assert envelope_of(again) == envelope
-        outer = {policy.id for one in captured.tools.values() for policy in one.gates}
-        live = {name: one.tool for name, one in captured.tools.items()}
+            hydrated = await hydrate(envelope, bind, principal=ANYONE)
+            hashes = (hydrated.static_hash, hydrated.runtime_hash, hydrated.prompt_hash)
+            assert hashes == (link.static_hash, link.runtime_hash, link.prompt_hash)
+            assert envelope_of(hydrated) == envelope
+        outer = {policy.id for installed in captured.tools.values() for policy in installed.gates}
+        live = {name: installed.tool for name, installed in captured.tools.items()}
         for bind in (live, live.__getitem__):
             if outer:
                 with pytest.raises(HydrationRefused, match="was behind the policy"):
                     await hydrate(envelope, bind, principal=ANYONE)
             else:
-                again = await hydrate(envelope, bind, principal=ANYONE)
-                assert (again.runtime_hash, again.prompt_hash) == (link.runtime_hash, link.prompt_hash)
+                hydrated = await hydrate(envelope, bind, principal=ANYONE)
+                assert (hydrated.runtime_hash, hydrated.prompt_hash) == (link.runtime_hash, link.prompt_hash)
 
     asyncio.run(check())
 
@@ -65,41 +65,41 @@ async def test_no_policy_is_asked_and_the_results_are_the_envelopes() -> None:
     gate, other = Counted("gate", ask("sure?")), Counted("other")
     agent = agent_of(make("one", gate.policy), policies=[other.policy])
     envelope = await kept(agent, policy_mode="hint", invocation={"tenant": "t"})
-    again = await hydrate(envelope, agent, principal=ANYONE)
+    hydrated = await hydrate(envelope, agent, principal=ANYONE)
     assert (gate.asked, other.asked) == (1, 1)
-    assert again.decisions["gate"] == ask("sure?")
-    assert again.policy_mode == "hint"
-    assert again.invocation_hash == envelope.link.invocation_hash
+    assert hydrated.decisions["gate"] == ask("sure?")
+    assert hydrated.policy_mode == "hint"
+    assert hydrated.invocation_hash == envelope.link.invocation_hash
 
 
 async def test_what_was_not_in_play_stays_out() -> None:
     agent = agent_of(make("one"), make("two", permissions=["notes:write"]), make("new", Counted("no", False).policy))
     envelope = await kept(agent, principal=NOBODY)
-    again = await hydrate(envelope, agent, principal=ANYONE)
-    assert set(again.tools) == set(again.installed) == {"one"}
+    hydrated = await hydrate(envelope, agent, principal=ANYONE)
+    assert set(hydrated.tools) == set(hydrated.installed) == {"one"}
 
 
 async def test_a_permission_that_is_gone_takes_its_tool_along() -> None:
     agent = agent_of(make("one"), Toolkit("kit", [make("two", permissions=["notes:write"])], instructions=["Write."]))
-    again = await hydrate(await kept(agent), agent, principal=NOBODY)
-    assert set(again.tools) == {"one"}
-    assert "lacks the permission notes:write" in again.explain("two").reason
-    assert again.instructions == ()
+    hydrated = await hydrate(await kept(agent), agent, principal=NOBODY)
+    assert set(hydrated.tools) == {"one"}
+    assert "lacks the permission notes:write" in hydrated.explain("two").reason
+    assert hydrated.instructions == ()
 
 
 async def test_dynamic_toolkits_are_made_again_of_the_env_that_was_kept() -> None:
-    made: list[ToolkitContext] = []
+    contexts: list[ToolkitContext] = []
 
     @dynamic_toolkit
     def some(context: ToolkitContext) -> list[Any]:
-        made.append(context)
+        contexts.append(context)
         return [make(f"for_{context.env['tier']}")]
 
     agent = agent_of(some)
     envelope = await kept(agent, env={"tier": "pro"}, namespace="ns", agent_id="agent-7")
-    again = await hydrate(envelope, agent, principal=ANYONE)
-    assert set(again.tools) == {"for_pro"}
-    assert made[1] == made[0]
+    hydrated = await hydrate(envelope, agent, principal=ANYONE)
+    assert set(hydrated.tools) == {"for_pro"}
+    assert contexts[1] == contexts[0]
     with pytest.raises(HydrationRefused, match="for_pro"):
         await hydrate(envelope, agent, principal=ANYONE, env={"tier": "free"})
 
@@ -111,17 +111,17 @@ async def test_what_dynamic_uses_added_is_there_again_and_nothing_more() -> None
     envelope = await kept(agent, context=see)
     with pytest.raises(HydrationRefused, match="added"):
         await hydrate(envelope, agent, principal=ANYONE)
-    again = await hydrate(envelope, agent, principal=ANYONE, context=see)
-    assert set(again.tools) == {"added"}
-    assert again.composition.dynamic == (), "a step adds nothing to what is kept"
-    assert again.static_hash == envelope.link.static_hash
+    hydrated = await hydrate(envelope, agent, principal=ANYONE, context=see)
+    assert set(hydrated.tools) == {"added"}
+    assert hydrated.composition.dynamic == (), "a step adds nothing to what is kept"
+    assert hydrated.static_hash == envelope.link.static_hash
 
 
 ONE = make("one")
 
 
 @pytest.mark.parametrize(
-    ("agent", "told"),
+    ("agent", "message"),
     [
         (agent_of(make("other")), "one"),
         (agent_of(make("one", description="Do it otherwise.")), "the tool 'one' is not what it was"),
@@ -131,11 +131,11 @@ ONE = make("one")
         (agent_of(ONE), "the tool 'one' was behind the policy 'gate', and is not any more"),
     ],
 )
-async def test_a_tool_that_is_not_the_same_is_refused_and_named(agent: Agent, told: str) -> None:
+async def test_a_tool_that_is_not_the_same_is_refused_and_named(agent: Agent, message: str) -> None:
     envelope = await kept(agent_of(ONE, policies=[Counted("gate").policy]))
     with pytest.raises(HydrationRefused) as refused:
         await hydrate(envelope, agent, principal=ANYONE)
-    assert told in refused.value.message
+    assert message in refused.value.message
     assert [field.path for field in refused.value.fields] == ["one"]
     assert (refused.value.code, refused.value.status) == ("hydration_refused", 422)
 
@@ -152,13 +152,13 @@ async def test_all_tools_that_are_refused_are_named_at_once() -> None:
 
 async def test_a_gate_more_than_then_is_asked_or_denies() -> None:
     envelope = await kept(agent_of(ONE))
-    again = await hydrate(envelope, agent_of(ONE, policies=[Counted("new", False).policy]), principal=ANYONE)
-    assert set(again.tools) == {"one"}
-    assert again.decisions == {}, "what it says is asked at the call"
+    hydrated = await hydrate(envelope, agent_of(ONE, policies=[Counted("new", False).policy]), principal=ANYONE)
+    assert set(hydrated.tools) == {"one"}
+    assert hydrated.decisions == {}, "what it says is asked at the call"
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda data: data["runtime"]["tools"].pop(), "the tools are not those of the link"),
         (lambda data: data["runtime"]["link"]["tool_refs"].pop(), "the tools are not those of the link"),
@@ -174,23 +174,25 @@ async def test_a_gate_more_than_then_is_asked_or_denies() -> None:
         (lambda data: data["runtime"]["link"].update(profile="jcs-2"), "hashed by the profile 'jcs-2'"),
     ],
 )
-async def test_an_envelope_that_was_changed_is_refused(change: Any, told: str) -> None:
+async def test_an_envelope_that_was_changed_is_refused(change: Any, message: str) -> None:
     agent = agent_of(ONE, make("two"), policies=[Counted("gate", ask("?")).policy])
     envelope = forged(await kept(agent), change)
     with pytest.raises(HydrationRefused) as refused:
         await hydrate(envelope, agent, principal=ANYONE)
-    assert told in refused.value.message
+    assert message in refused.value.message
 
 
 async def test_many_tools_are_bound_by_their_names() -> None:
     """More than an agent can have capabilities, under other names than their own, one tool under two."""
     many = Capability("many", tools=[make(f"tool_{number}", instructions=["Once."]) for number in range(130)])
     other = Capability("other", tools=[ONE])
-    again = Capability("again", tools=[ONE])
-    agent = Agent("a", uses=[many.with_names(prefix="x_"), other, again.with_names(rename={"one": "twice"})])
+    twin = Capability("again", tools=[ONE])
+    agent = Agent("a", uses=[many.with_names(prefix="x_"), other, twin.with_names(rename={"one": "twice"})])
     captured = await capture(agent, principal=ANYONE, agent_name="Support, Zürich")
     envelope = read_envelope(captured.envelope.to_json())
-    bound = await hydrate(envelope, {name: one.tool for name, one in captured.tools.items()}, principal=ANYONE)
+    bound = await hydrate(
+        envelope, {name: installed.tool for name, installed in captured.tools.items()}, principal=ANYONE
+    )
     assert bound.runtime_hash == captured.link.runtime_hash
     assert bound.prompt_hash == captured.link.prompt_hash
     assert bound.instructions == captured.instructions
@@ -208,10 +210,10 @@ async def test_what_binds_nothing_is_refused(bind: Any) -> None:
 async def test_an_agent_with_everything_comes_back() -> None:
     agent = everything(Counted("gate").policy)
     envelope = await kept(agent, env={"tier": "pro"})
-    again = await hydrate(envelope, agent, principal=Principal("bob", permissions=ANYONE.permissions))
-    assert again.runtime_hash == envelope.link.runtime_hash
-    assert again.prompt_hash == envelope.link.prompt_hash
-    assert again.decisions["gate"].kind == "allow"
+    hydrated = await hydrate(envelope, agent, principal=Principal("bob", permissions=ANYONE.permissions))
+    assert hydrated.runtime_hash == envelope.link.runtime_hash
+    assert hydrated.prompt_hash == envelope.link.prompt_hash
+    assert hydrated.decisions["gate"].kind == "allow"
 
 
 async def test_a_tool_behind_a_policy_that_denied_is_not_in_play() -> None:

@@ -66,7 +66,7 @@ EVERYTHING = composed(FREE, EXPORT, NIGHTLY, NOTES, ALL, GATED)
 
 @pytest.mark.spec("F18", "G8")
 @pytest.mark.parametrize(
-    ("held", "in_play"),
+    ("permissions", "in_play"),
     [
         ([], {"free"}),
         (["notes:read"], {"free", "notes"}),
@@ -75,8 +75,8 @@ EVERYTHING = composed(FREE, EXPORT, NIGHTLY, NOTES, ALL, GATED)
         (["notes:reading", "note:read"], {"free"}),
     ],
 )
-async def test_a_missing_permission_prunes(held: list[str], in_play: set[str]) -> None:
-    snapshot = await evaluate(EVERYTHING, principal=Principal("user-1", permissions=held))
+async def test_a_missing_permission_prunes(permissions: list[str], in_play: set[str]) -> None:
+    snapshot = await evaluate(EVERYTHING, principal=Principal("user-1", permissions=permissions))
     assert set(snapshot.tools) == in_play
 
 
@@ -117,40 +117,40 @@ async def test_a_name_that_the_agent_has_not_is_not_found(name: str, message: st
 
 @pytest.mark.spec("F17")
 async def test_each_policy_object_is_asked_once_per_evaluation_whatever_bears_it() -> None:
-    asked: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     order: list[str] = []
 
     def counted(name: str) -> Policy:
         def ask(request: Request) -> bool:
-            asked[name] += 1
+            counts[name] += 1
             order.append(name)
             return True
 
         return Policy(name, ask)
 
-    one, two, three = counted("one"), counted("two"), counted("three")
-    tools = [make("a", two), make("b", one, two), make("c", three, one), make("d", one, two, three)]
+    first, two, three = counted("one"), counted("two"), counted("three")
+    tools = [make("a", two), make("b", first, two), make("c", three, first), make("d", first, two, three)]
     composition = compose(Agent("a", uses=[Capability("x", tools=tools[:2]), Capability("y", tools=tools[2:])]))
     await evaluate(composition, principal=ANYONE)
-    assert asked == {"one": 1, "two": 1, "three": 1}
+    assert counts == {"one": 1, "two": 1, "three": 1}
     assert order == ["two", "one", "three"]
     await evaluate(composition, principal=ANYONE)
-    assert asked == {"one": 2, "two": 2, "three": 2}
+    assert counts == {"one": 2, "two": 2, "three": 2}
 
 
 @pytest.mark.spec("F15", "F16")
 async def test_a_policy_sees_who_and_where_and_no_tool_yet() -> None:
-    seen: list[Request] = []
+    requests: list[Request] = []
 
     def look(request: Request) -> bool:
-        seen.append(request)
+        requests.append(request)
         return True
 
     principal = Principal("user-1", org="acme")
     await evaluate(composed(make("a", Policy("look", look))), principal=principal, env={"tier": "pro"})
-    assert seen == [Request({"tier": "pro"}, principal, None, None)]
+    assert requests == [Request({"tier": "pro"}, principal, None, None)]
     await evaluate(composed(make("a", Policy("look", look))), principal=principal)
-    assert seen[1].env == {}
+    assert requests[1].env == {}
 
 
 KINDS = {"allow": allow(), "deny": deny("no"), "true": True, "false": False, "raise": RuntimeError("x"), "none": None}
@@ -175,11 +175,11 @@ def answering(number: int, kind: str, *, suspends: bool) -> Policy:
 @given(st.lists(st.tuples(st.sampled_from(sorted(KINDS)), st.booleans()), max_size=6))
 def test_any_denial_wins_in_any_order_and_is_named(kinds: list[tuple[str, bool]]) -> None:
     policies = [answering(number, kind, suspends=late) for number, (kind, late) in enumerate(kinds)]
-    against = tuple(one.id for one in policies if one.id.split("-")[1] not in ("allow", "true"))
+    against = tuple(gate.id for gate in policies if gate.id.split("-")[1] not in ("allow", "true"))
     snapshot = asyncio.run(evaluate(composed(make("a", *policies)), principal=ANYONE))
     verdict = snapshot.explain("a")
     assert verdict.in_play is (not against)
-    assert verdict.policies == (against or tuple(one.id for one in policies))
+    assert verdict.policies == (against or tuple(gate.id for gate in policies))
     assert set(snapshot.tools) == ({"a"} if not against else set())
     assert verdict.reason
 
@@ -223,19 +223,19 @@ async def test_the_hashes_are_those_of_what_is_in_play() -> None:
     assert snapshot.prompt_hash == prompt_hash("Be.", ["Sing."])
     assert snapshot.static_hash == composition.static_hash
     assert snapshot.instructions == composition.instructions
-    assert all(len(found) == 64 for found in (snapshot.runtime_hash, snapshot.prompt_hash, snapshot.static_hash))
+    assert all(len(digest) == 64 for digest in (snapshot.runtime_hash, snapshot.prompt_hash, snapshot.static_hash))
 
 
 @pytest.mark.spec("F8", "F9")
 @settings(deadline=None)
 @given(st.sets(st.sampled_from(["notes:read", "notes:write"])), st.booleans(), st.booleans())
-def test_one_hash_for_one_set_of_tools(held: set[str], pro: bool, day: bool) -> None:
+def test_one_hash_for_one_set_of_tools(permissions: set[str], pro: bool, day: bool) -> None:
     def snapshot(principal: str) -> Snapshot:
         env = {"tier": "pro" if pro else "free", "day": day}
-        return asyncio.run(evaluate(EVERYTHING, principal=Principal(principal, permissions=held), env=env))
+        return asyncio.run(evaluate(EVERYTHING, principal=Principal(principal, permissions=permissions), env=env))
 
-    one, two = snapshot("user-1"), snapshot("user-2")
-    assert one.runtime_hash == two.runtime_hash
+    first, two = snapshot("user-1"), snapshot("user-2")
+    assert first.runtime_hash == two.runtime_hash
     full = asyncio.run(
         evaluate(
             EVERYTHING,
@@ -243,10 +243,10 @@ def test_one_hash_for_one_set_of_tools(held: set[str], pro: bool, day: bool) -> 
             env={"tier": "pro", "day": True},
         )
     )
-    assert (one.runtime_hash == full.runtime_hash) is (set(one.tools) == set(full.tools))
-    assert one.prompt_hash == full.prompt_hash
-    assert one.static_hash == full.static_hash
-    assert list(one.verdicts) == list(EVERYTHING.tools)
+    assert (first.runtime_hash == full.runtime_hash) is (set(first.tools) == set(full.tools))
+    assert first.prompt_hash == full.prompt_hash
+    assert first.static_hash == full.static_hash
+    assert list(first.verdicts) == list(EVERYTHING.tools)
 
 
 async def test_who_may_use_nothing_still_has_a_snapshot() -> None:

@@ -33,10 +33,10 @@ AGENT = Agent("a", uses=[Capability("c", tools=[make("one"), make("two", permiss
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Store]:
-    made = make_store("memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/a.db")
-    await made.open()
-    yield made
-    await made.close()
+    new_store = make_store("memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/a.db")
+    await new_store.open()
+    yield new_store
+    await new_store.close()
 
 
 async def test_a_turn_leaves_its_link_its_envelope_and_what_its_hashes_cover(store: Store) -> None:
@@ -46,22 +46,22 @@ async def test_a_turn_leaves_its_link_its_envelope_and_what_its_hashes_cover(sto
     assert await lineage.link("acme", row.id) == await lineage.latest_link("acme", "s-1") == row
     assert json.loads(row.metadata) == {"invocation": {"tenant": "t-1"}}
     assert row.tool_refs == captured.link.tool_refs
-    again = await lineage.link("acme", row.id)
-    assert again is not None
-    assert {one.name: one.code for one in again.tool_refs} == {
-        name: code_of(one.tool).hash for name, one in captured.tools.items()
+    stored = await lineage.link("acme", row.id)
+    assert stored is not None
+    assert {ref.name: ref.code for ref in stored.tool_refs} == {
+        name: code_of(installed.tool).hash for name, installed in captured.tools.items()
     }
-    kept = await lineage.envelope_of("acme", row.id)
-    assert kept is not None
-    assert read_envelope(kept.body) == captured.envelope
+    envelope = await lineage.envelope_of("acme", row.id)
+    assert envelope is not None
+    assert read_envelope(envelope.body) == captured.envelope
     rows = list(payload_rows(captured.envelope, "acme"))
     assert {row.kind for row in rows} == {
         *("tool", "toolkit", "dynamicToolkit", "capability", "agent", "block", "runtime", "prompt", "code"),
     }
-    for one in rows:
-        assert hashlib.sha256(one.payload.encode()).hexdigest() == one.hash
-        assert await lineage.payload("acme", one.hash) == one
-        assert "t-1" not in one.payload, "whom a turn served stands in its metadata only"
+    for payload_row in rows:
+        assert hashlib.sha256(payload_row.payload.encode()).hexdigest() == payload_row.hash
+        assert await lineage.payload("acme", payload_row.hash) == payload_row
+        assert "t-1" not in payload_row.payload, "whom a turn served stands in its metadata only"
     assert row.invocation_hash is not None
     assert await lineage.payload("acme", row.invocation_hash) is None
     assert await lineage.payload(None, row.runtime_hash) is None
@@ -76,12 +76,16 @@ async def test_a_transition_is_kept_when_the_runtime_hash_moves(store: Store) ->
     same = await record_turn(store, more.envelope, session="s-1")
     assert await store.lineage.transitions(None, "s-1") == ()
     moved = await record_turn(store, less.link, session="s-1", reason="a permission was taken away")
-    (found,) = await store.lineage.transitions(None, "s-1")
-    assert (found.from_link, found.to_link, found.reason) == (same.id, moved.id, "a permission was taken away")
-    assert found.at == moved.created_at
+    (transition,) = await store.lineage.transitions(None, "s-1")
+    assert (transition.from_link, transition.to_link, transition.reason) == (
+        same.id,
+        moved.id,
+        "a permission was taken away",
+    )
+    assert transition.at == moved.created_at
     assert await store.lineage.envelope_of(None, moved.id) is None, "of a link there is no more"
     page = await store.lineage.links(LinkQuery(None, session="s-1"))
-    assert [one.id for one in page.items] == [moved.id, same.id, first.id]
+    assert [link.id for link in page.items] == [moved.id, same.id, first.id]
 
 
 @pytest.mark.parametrize(
@@ -99,8 +103,8 @@ async def test_an_envelope_that_was_changed_leaves_nothing(store: Store, forge: 
     with pytest.raises(DefinitionError, match="does not give that hash"):
         await record_turn(store, forged, session="s-1")
     assert (await store.lineage.links(LinkQuery(None))).items == ()
-    for one in payload_rows(captured.envelope, None):
-        assert await store.lineage.payload(None, one.hash) is None
+    for payload_row in payload_rows(captured.envelope, None):
+        assert await store.lineage.payload(None, payload_row.hash) is None
 
 
 async def test_what_a_store_refuses_leaves_nothing(store: Store) -> None:
@@ -139,8 +143,8 @@ async def test_metadata_are_json_data(store: Store) -> None:
 
 async def test_metadata_of_any_mapping_are_kept(store: Store) -> None:
     link = await compute_link(AGENT, principal=ANYONE)
-    given = MappingProxyType({"a": MappingProxyType({"ü": [2**60, None, 1.5]})})
-    row = await record_turn(store, link, metadata=given)
+    metadata = MappingProxyType({"a": MappingProxyType({"ü": [2**60, None, 1.5]})})
+    row = await record_turn(store, link, metadata=metadata)
     assert json.loads(row.metadata) == {"a": {"ü": [2**60, None, 1.5]}}
     assert await store.lineage.link(None, row.id) == row
 
@@ -152,7 +156,7 @@ async def test_rows_of_one_operation_have_its_time_and_its_org(store: Store) -> 
     registration = registration_row(AGENT, agent_id="a-1", op=op)
     link = link_row(captured.link, op=op)
     envelope = envelope_row(captured.envelope, link=link.id, op=op)
-    assert {(one.org, one.created_at) for one in (registration, link, envelope)} == {("acme", op.now)}
+    assert {(row.org, row.created_at) for row in (registration, link, envelope)} == {("acme", op.now)}
     assert len({registration.id, link.id, envelope.id}) == 3
     assert registration.static_hash == link.static_hash == captured.link.static_hash
     assert registration_row(AGENT, op=op).agent_id == "a"

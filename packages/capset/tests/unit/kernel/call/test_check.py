@@ -47,36 +47,36 @@ async def note(text: str) -> None:
     made.append(1)
 
 
-async def check(here: Desk, name: str, arguments: Mapping[str, Any]) -> Any:
-    session = here.session.options(approvals="defer")
+async def check(harness: Desk, name: str, arguments: Mapping[str, Any]) -> Any:
+    session = harness.session.options(approvals="defer")
     return await session.check(session.message(name, arguments))
 
 
 @pytest.mark.spec("G44")
 async def test_what_nothing_refuses_leaves_nothing() -> None:
-    async with desk(pay) as here:
+    async with desk(pay) as harness:
         for _ in range(5):  # and counts in no limit
-            assert await check(here, "pay", {"sum": 7}) is None
-        assert await here.records() == []
+            assert await check(harness, "pay", {"sum": 7}) is None
+        assert await harness.records() == []
         assert made == []
-        assert await here.session.call(pay, 7) == 7
-        await here.records()
+        assert await harness.session.call(pay, 7) == 7
+        await harness.records()
         assert made == [7]
 
 
 @pytest.mark.spec("G44")
 async def test_a_refusal_is_on_record_as_that_of_a_call() -> None:
-    async with desk(pay, note) as here:
+    async with desk(pay, note) as harness:
         for name, arguments, error in (
             ("note", {"text": "x"}, PermissionDenied),
             ("pay", {"sum": "7"}, InvalidArguments),
             ("pya", {}, NotFound),
         ):
-            refused = await check(here, name, arguments)
+            refused = await check(harness, name, arguments)
             assert isinstance(refused.error, error)
             assert refused.refused
             assert not refused.success
-            record = (await here.records())[-1]
+            record = (await harness.records())[-1]
             assert (record.id, record.code) == (refused.record, refused.error.code)
         assert made == []
 
@@ -84,30 +84,30 @@ async def test_a_refusal_is_on_record_as_that_of_a_call() -> None:
 @pytest.mark.spec("G44")
 @pytest.mark.parametrize(("name", "arguments"), [("pay", {"sum": 500}), ("close", {})])
 async def test_an_approval_is_asked_for_and_used_by_the_call(name: str, arguments: dict[str, Any]) -> None:
-    async with desk(pay, close) as here:
-        refused = await check(here, name, arguments)
+    async with desk(pay, close) as harness:
+        refused = await check(harness, name, arguments)
         assert isinstance(refused.error, ApprovalRequired)
         assert refused.error.approval
-        again = await check(here, name, arguments)
-        assert again.error.approval == refused.error.approval, "an equal call joins the open request"
-        await here.kernel.approvals.decide(refused.error.approval, Answer(approved=True), by=Principal("boss"))
-        assert await check(here, name, arguments) is None
-        assert await check(here, name, arguments) is None, "a check does not use the approval up"
+        repeated = await check(harness, name, arguments)
+        assert repeated.error.approval == refused.error.approval, "an equal call joins the open request"
+        await harness.kernel.approvals.decide(refused.error.approval, Answer(approved=True), by=Principal("boss"))
+        assert await check(harness, name, arguments) is None
+        assert await check(harness, name, arguments) is None, "a check does not use the approval up"
         assert made == []
-        session = here.session.options(approvals="defer")
+        session = harness.session.options(approvals="defer")
         assert (await session.try_message(session.message(name, arguments))).success
         assert len(made) == 1
-        assert isinstance((await check(here, name, arguments)).error, ApprovalRequired), "the call used it up"
+        assert isinstance((await check(harness, name, arguments)).error, ApprovalRequired), "the call used it up"
 
 
 @pytest.mark.spec("G44")
 async def test_a_rejected_call_is_refused_by_its_check() -> None:
-    async with desk(close) as here:
-        refused = await check(here, "close", {})
-        await here.kernel.approvals.decide(
+    async with desk(close) as harness:
+        refused = await check(harness, "close", {})
+        await harness.kernel.approvals.decide(
             refused.error.approval, Answer(approved=False, note="not now"), by=Principal("boss")
         )
-        assert isinstance((await check(here, "close", {})).error, ApprovalRejected)
+        assert isinstance((await check(harness, "close", {})).error, ApprovalRejected)
 
 
 @pytest.mark.spec("G44")
@@ -117,9 +117,9 @@ async def test_dynamic_uses_are_asked_and_nothing_is_run() -> None:
     def more(ctx: Context) -> list[Capability]:
         return [kit]
 
-    async with opened(Agent("tester", uses=[more])) as here:
-        assert await check(here, "pay", {"sum": 1}) is None
-        assert isinstance((await check(here, "close", {})).error, ApprovalRequired)
+    async with opened(Agent("tester", uses=[more])) as harness:
+        assert await check(harness, "pay", {"sum": 1}) is None
+        assert isinstance((await check(harness, "close", {})).error, ApprovalRequired)
         assert made == []
 
 
@@ -140,12 +140,12 @@ async def test_a_cancelled_check_leaves_nothing_running() -> None:
         return 1
 
     async with AsyncExitStack() as stack:
-        here = await stack.enter_async_context(desk(look))
-        task = asyncio.create_task(check(here, "look", {}))
+        harness = await stack.enter_async_context(desk(look))
+        task = asyncio.create_task(check(harness, "look", {}))
         await started.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await here.records() == []
+        assert await harness.records() == []
         async with asyncio.timeout(3):  # less than closing waits for a call that seems to run
             await stack.aclose()

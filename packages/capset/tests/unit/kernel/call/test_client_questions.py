@@ -68,32 +68,32 @@ class Person:
 
 @pytest.mark.spec("M12")
 async def test_a_host_answers_in_process_and_nested_calls_ask_the_same() -> None:
-    async with desk(greet, relay) as here:
-        asked = here.session.options(client=Person({"name": "Ada"}, elicitation={}))
-        assert await asked.call(greet) == "Hello, Ada"
-        assert await asked.call(relay) == "Hello, Ada"
+    async with desk(greet, relay) as harness:
+        session = harness.session.options(client=Person({"name": "Ada"}, elicitation={}))
+        assert await session.call(greet) == "Hello, Ada"
+        assert await session.call(relay) == "Hello, Ada"
 
 
 @pytest.mark.spec("M12")
 async def test_who_cannot_be_asked_is_told_so() -> None:
-    async with desk(greet, relay) as here:
+    async with desk(greet, relay) as harness:
         with pytest.raises(ClientCapabilityMissing, match="cannot be asked here") as caught:
-            await here.session.call(greet)
+            await harness.session.call(greet)
         assert (caught.value.code, caught.value.status) == ("client_capability_missing", 400)
         for capabilities in ({}, {"elicitation": {"url": {}}}, {"elicitation": None}):
             with pytest.raises(ClientCapabilityMissing, match="shows no forms") as caught:
-                await here.session.options(client=Person({"name": "Ada"}, **capabilities)).call(relay)
+                await harness.session.options(client=Person({"name": "Ada"}, **capabilities)).call(relay)
             assert caught.value.required == {"elicitation": {"form": {}}}
-        assert {one.outcome for one in await here.records()} == {"denied"}
+        assert {record.outcome for record in await harness.records()} == {"denied"}
 
 
 @pytest.mark.spec("M12")
 async def test_a_question_without_an_answer_ends_every_call_around_it() -> None:
-    async with desk(greet, relay) as here:
+    async with desk(greet, relay) as harness:
         with pytest.raises(ClientInputRequired, match="Call again") as caught:
-            await here.session.options(client=Person(None, elicitation={})).call(relay)
+            await harness.session.options(client=Person(None, elicitation={})).call(relay)
         assert caught.value.status == 409
-        assert [(one.tool, one.outcome, one.code) for one in await here.records()] == [
+        assert [(record.tool, record.outcome, record.code) for record in await harness.records()] == [
             ("greet", "denied", "input_required"),
             ("relay", "denied", "input_required"),
         ]
@@ -110,17 +110,17 @@ async def pay(ctx: Context) -> str:
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 async def test_an_approval_is_for_the_call_that_has_the_answer(store: str, tmp_path: Path) -> None:
     url = "memory://" if store == "memory" else f"sqlite:///{tmp_path}/a.db"
-    async with opened(Agent("payer", uses=[Capability("kit", tools=[pay])]), store=url) as here:
-        session = here.session.options(approvals="defer")
+    async with opened(Agent("payer", uses=[Capability("kit", tools=[pay])]), store=url) as harness:
+        session = harness.session.options(approvals="defer")
         with pytest.raises(ApprovalRequired) as caught:
             await session.call(pay)
         assert caught.value.approval is not None
-        await here.kernel.approvals.decide(caught.value.approval, Answer(approved=True), by=Principal("boss"))
+        await harness.kernel.approvals.decide(caught.value.approval, Answer(approved=True), by=Principal("boss"))
         for _ in range(2):
             with pytest.raises(ClientInputRequired):
                 await session.options(client=Person(None, elicitation={})).call(pay)
         assert await session.options(client=Person({"name": "Bob"}, elicitation={})).call(pay) == "Bob is paid"
-        assert [(one.outcome, one.code) for one in await here.records()] == [
+        assert [(record.outcome, record.code) for record in await harness.records()] == [
             ("denied", "approval_required"),
             ("denied", "input_required"),
             ("denied", "input_required"),
@@ -145,9 +145,9 @@ async def test_a_question_has_masks_too() -> None:
 
     read: list[str] = []
     agent = Agent("keeper", uses=[Capability("kit", tools=[confirm])])
-    async with opened(agent, governance=Governance(redact=[r"sk-\d+"])) as here:
-        asked = here.session.options(client=Reader({"name": "Ada"}, elicitation={}))
-        assert await asked.call(confirm, key="sk-123") == "accept"
+    async with opened(agent, governance=Governance(redact=[r"sk-\d+"])) as harness:
+        session = harness.session.options(client=Reader({"name": "Ada"}, elicitation={}))
+        assert await session.call(confirm, key="sk-123") == "accept"
     assert read == [f"Use {MASK}?"]
 
 
@@ -159,12 +159,12 @@ async def test_an_approval_is_kept_for_a_client_that_can_do_what_the_tool_needs(
         ctx.require_client("pages")
         return "open"
 
-    async with desk(open_page) as here:
-        session = here.session.options(approvals="defer")
+    async with desk(open_page) as harness:
+        session = harness.session.options(approvals="defer")
         with pytest.raises(ApprovalRequired) as caught:
             await session.call(open_page)
         assert caught.value.approval is not None
-        await here.kernel.approvals.decide(caught.value.approval, Answer(approved=True), by=Principal("boss"))
+        await harness.kernel.approvals.decide(caught.value.approval, Answer(approved=True), by=Principal("boss"))
         with pytest.raises(ClientCapabilityMissing):
             await session.options(client=Person(None)).call(open_page)
         assert await session.options(client=Person(None, pages={})).call(open_page) == "open"
@@ -174,9 +174,9 @@ async def test_an_approval_is_kept_for_a_client_that_can_do_what_the_tool_needs(
 
 @pytest.mark.spec("M12")
 async def test_a_form_that_is_none_is_the_authors_mistake() -> None:
-    async with desk(deep) as here:
+    async with desk(deep) as harness:
         with pytest.raises(InternalError):
-            await here.session.options(client=Person({}, elicitation={})).call(deep)
+            await harness.session.options(client=Person({}, elicitation={})).call(deep)
 
 
 @pytest.mark.spec("M12")
@@ -190,10 +190,10 @@ async def test_a_form_that_is_none_is_the_authors_mistake() -> None:
     ],
 )
 async def test_a_tool_may_need_any_capability(name: str, lacks: dict[str, Any]) -> None:
-    async with desk(need) as here:
+    async with desk(need) as harness:
         for client in (None, Person(None, elicitation={"form": True}, extensions={"io.other": {}})):
             with pytest.raises(ClientCapabilityMissing) as caught:
-                await here.session.options(client=client).call(need, name=name)
+                await harness.session.options(client=client).call(need, name=name)
             assert caught.value.required == lacks
             assert repr(name) in caught.value.message
         full = Person(
@@ -202,4 +202,4 @@ async def test_a_tool_may_need_any_capability(name: str, lacks: dict[str, Any]) 
             elicitation={"url": {}, "form": {"deep": {}}},
             extensions={"io.example/ui": {}},
         )
-        assert await here.session.options(client=full).call(need, name=name) == "there"
+        assert await harness.session.options(client=full).call(need, name=name) == "there"

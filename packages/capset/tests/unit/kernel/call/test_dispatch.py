@@ -101,14 +101,14 @@ async def test_a_nested_call_without_a_reply_is_no_outcome() -> None:
 @pytest.mark.spec("C31")
 async def test_nested_calls_may_run_at_once() -> None:
     running = 0
-    most = 0
+    peak = 0
 
     @tool
     async def work(number: int) -> int:
         """Work."""
-        nonlocal running, most
+        nonlocal running, peak
         running += 1
-        most = max(most, running)
+        peak = max(peak, running)
         await asyncio.sleep(0.001)
         running -= 1
         return number
@@ -120,9 +120,9 @@ async def test_nested_calls_may_run_at_once() -> None:
 
     async with desk(work, spread) as opened:
         assert await opened.session.call(spread) == list(range(10))
-        assert most == 10
+        assert peak == 10
         around = await opened.record(tool="spread")
-        assert {one.causation for one in await opened.records(tool="work")} == {around.id}
+        assert {record.causation for record in await opened.records(tool="work")} == {around.id}
 
 
 @pytest.mark.spec("C31", "F19")
@@ -159,7 +159,7 @@ async def test_a_nested_streams_events_stay_inside() -> None:
         return await ctx.call(inner)
 
     async with desk(inner, outer) as opened:
-        assert [one.kind for one in await read(opened.session.stream(outer))] == ["reply"]
+        assert [message.kind for message in await read(opened.session.stream(outer))] == ["reply"]
 
 
 @pytest.mark.spec("C33")
@@ -171,14 +171,14 @@ async def test_what_a_handler_sees_of_its_call() -> None:
         return [ctx.principal.id, ctx.session.id, ctx.correlation, str(ctx.env["tier"])]
 
     async with desk(look, env={"tier": "pro"}) as opened:
-        seen = await opened.session.call(look)
+        call_context = await opened.session.call(look)
         record = await opened.record()
-        assert seen == ["user-1", opened.session.id, record.correlation, "pro"]
+        assert call_context == ["user-1", opened.session.id, record.correlation, "pro"]
         assert (await opened.session.files.read("/a.txt"))[1] == b"x"
 
 
 async def test_the_environment_cannot_be_changed() -> None:
-    given = {"tier": "free"}
+    env = {"tier": "free"}
 
     @tool(effect="read")
     async def promote(ctx: Context) -> int:
@@ -186,7 +186,7 @@ async def test_the_environment_cannot_be_changed() -> None:
         ctx.env["tier"] = "pro"  # pyright: ignore[reportIndexIssue]
         return 1
 
-    async with desk(promote, env=given) as opened:
-        given["tier"] = "pro"
+    async with desk(promote, env=env) as opened:
+        env["tier"] = "pro"
         assert opened.session.snapshot.env["tier"] == "free"
         assert (await opened.session.try_call(promote)).success is False

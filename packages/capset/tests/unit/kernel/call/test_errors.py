@@ -26,9 +26,9 @@ def clerk(*tools: AnyTool, **more: Any) -> Agent:
 class SoldOut(ToolError):
     """An error that is made of something else than its message."""
 
-    def __init__(self, item: str, left: int) -> None:
-        super().__init__(f"only {left} of {item} left", fields=[Field("item", f"not {item}")])
-        self.left = left
+    def __init__(self, item: str, remaining: int) -> None:
+        super().__init__(f"only {remaining} of {item} left", fields=[Field("item", f"not {item}")])
+        self.left = remaining
 
 
 class Wordless(ToolError):
@@ -59,12 +59,12 @@ async def relay(ctx: Context, name: str) -> str:
 @pytest.mark.spec("G19", "K13")
 @pytest.mark.parametrize("redact", [(), (r"sk-[0-9]+",)])
 async def test_an_error_of_other_arguments_fails_its_call_and_the_call_around_it(redact: tuple[str, ...]) -> None:
-    async with opened(clerk(order, relay), governance=Governance(redact=redact)) as here:
-        for called in (here.session.try_call(order, item="tea"), here.session.try_call(relay, name="order")):
+    async with opened(clerk(order, relay), governance=Governance(redact=redact)) as harness:
+        for called in (harness.session.try_call(order, item="tea"), harness.session.try_call(relay, name="order")):
             error = (await called).error
             assert isinstance(error, SoldOut)
             assert (error.message, error.left, str(error.fields[0])) == ("only 3 of tea left", 3, "item: not tea")
-        assert [(one.tool, one.outcome) for one in await here.records()] == [
+        assert [(record.tool, record.outcome) for record in await harness.records()] == [
             ("order", "failed"),
             ("order", "failed"),
             ("relay", "failed"),
@@ -76,10 +76,10 @@ async def test_an_error_of_other_arguments_fails_its_call_and_the_call_around_it
 async def test_an_error_without_a_message_is_a_defect_of_its_tool(
     redact: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with opened(clerk(grumble, relay), governance=Governance(redact=redact)) as here:
-        for called in (here.session.try_call(grumble, item="tea"), here.session.try_call(relay, name="grumble")):
+    async with opened(clerk(grumble, relay), governance=Governance(redact=redact)) as harness:
+        for called in (harness.session.try_call(grumble, item="tea"), harness.session.try_call(relay, name="grumble")):
             assert (await called).error.code == "internal_error"  # pyright: ignore[reportOptionalMemberAccess]
-        assert [one.outcome for one in await here.records()] == ["failed"] * 3
+        assert [record.outcome for record in await harness.records()] == ["failed"] * 3
     assert "Wordless.__init__ does not call that of its base class" in caplog.text
     assert "still running" not in caplog.text
 
@@ -98,8 +98,8 @@ async def test_what_one_call_makes_of_a_shared_error_no_other_sees() -> None:
         """Load."""
         raise busy
 
-    async with desk(save, load) as here:
-        saved, loaded = await here.session.try_call(save), await here.session.try_call(load)
+    async with desk(save, load) as harness:
+        saved, loaded = await harness.session.try_call(save), await harness.session.try_call(load)
         assert saved.error is not None
         assert loaded.error is not None
         assert (saved.error.retryable, loaded.error.retryable) == (False, True)
@@ -116,8 +116,8 @@ async def test_a_text_that_no_interface_can_send_is_mended() -> None:
         """Look."""
         raise ToolError(f"no file {broken}", hint=broken, fields=[Field(broken, broken, broken)])
 
-    async with desk(look) as here:
-        error = (await here.session.try_call(look)).error
+    async with desk(look) as harness:
+        error = (await harness.session.try_call(look)).error
         assert error is not None
         assert (str(error), error.message, error.hint) == ("no file a?.txt", "no file a?.txt", "a?.txt")
         assert error.fields == (Field("a?.txt", "a?.txt", "a?.txt"),)
@@ -132,12 +132,12 @@ async def test_hooks_hear_of_no_handler_that_never_started(caplog: pytest.LogCap
     async def late() -> None:
         """Come too late."""
 
-    async with opened(clerk(late, hooks=Hooks(on_tool_executed=heard.append))) as here:
-        result = await too_late(here.session, late)
+    async with opened(clerk(late, hooks=Hooks(on_tool_executed=heard.append))) as harness:
+        result = await too_late(harness.session, late)
         assert result.error is not None
         assert result.error.code == "deadline_exceeded"
         assert heard == []
-        await here.session.call(late)
+        await harness.session.call(late)
         assert len(heard) == 1
 
 
@@ -191,8 +191,8 @@ async def errors_of(session: Session, failing: AnyTool, *, meant: bool) -> list[
     by_name = await session.try_message(session.message(failing.name, {"meant": meant}))
     with pytest.raises(CapsetError) as raised:
         await session.call(failing, meant=meant)
-    found = [(await session.try_call(failing, meant=meant)).error, messages.result.error, by_name.error, raised.value]
-    return [error for error in found if error is not None]
+    errors = [(await session.try_call(failing, meant=meant)).error, messages.result.error, by_name.error, raised.value]
+    return [error for error in errors if error is not None]
 
 
 @pytest.mark.spec("G62", "G24", "T17")
@@ -201,17 +201,17 @@ async def errors_of(session: Session, failing: AnyTool, *, meant: bool) -> list[
 async def test_an_error_of_a_call_holds_nothing_of_its_handler_unless_the_host_asks(
     failing: AnyTool, caplog: pytest.LogCaptureFixture, *, meant: bool
 ) -> None:
-    async with opened(clerk(*FAILING)) as here:
-        errors = await errors_of(here.session, failing, meant=meant)
+    async with opened(clerk(*FAILING)) as harness:
+        errors = await errors_of(harness.session, failing, meant=meant)
         assert len(errors) == 4
         for error in errors:
             assert error.__cause__ is error.__context__ is None
-            assert not any(isinstance(one, Unlucky) for one in held_by(error))
+            assert not any(isinstance(referent, Unlucky) for referent in held_by(error))
     if not meant:
         assert "hunter2" in caplog.text, "the log has it"
-    async with opened(clerk(*FAILING), governance=Governance(error_causes=True)) as here:
-        for error in await errors_of(here.session, failing, meant=meant):
-            assert any(isinstance(one, Unlucky) for one in held_by(error))
+    async with opened(clerk(*FAILING), governance=Governance(error_causes=True)) as harness:
+        for error in await errors_of(harness.session, failing, meant=meant):
+            assert any(isinstance(referent, Unlucky) for referent in held_by(error))
 
 
 @pytest.mark.spec("G62")
@@ -222,11 +222,11 @@ async def test_an_error_of_a_run_or_of_a_prompt_holds_nothing_of_its_function_un
     def context() -> str:
         raise Unlucky("the password is hunter2")
 
-    for asked in (False, True):
-        governance = Governance(error_causes=asked)
+    for has_causes in (False, True):
+        governance = Governance(error_causes=has_causes)
         blocks: list[Block] = [Handler("failing", fails), Agent("failing", context=[context])]
         for block in blocks:
-            async with opened(block, governance=governance) as here:
+            async with opened(block, governance=governance) as harness:
                 with pytest.raises(CapsetError) as raised:
-                    await (here.session.run("x") if isinstance(block, Handler) else here.session.system_text())
-            assert any(isinstance(one, Unlucky) for one in held_by(raised.value)) is asked
+                    await (harness.session.run("x") if isinstance(block, Handler) else harness.session.system_text())
+            assert any(isinstance(referent, Unlucky) for referent in held_by(raised.value)) is has_causes

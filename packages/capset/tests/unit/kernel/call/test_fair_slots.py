@@ -15,7 +15,7 @@ from capset.kernel.call.fair_slots import ORG_SHARE, FairSlots, Owner
 from tests.examples import examples
 from tests.helpers.kernel.support import turns
 
-OWNERS = [Owner(org, who) for org in ("acme", "globex", "initech", None) for who in ("a", "b", "c", "d")]
+OWNERS = [Owner(org, principal) for org in ("acme", "globex", "initech", None) for principal in ("a", "b", "c", "d")]
 STEPS = st.lists(
     st.tuples(st.sampled_from(["ask", "ask", "release", "cancel"]), st.sampled_from(OWNERS), st.integers(0, 50)),
     max_size=120,
@@ -60,31 +60,33 @@ class Crowd:
     def _may(self, owner: Owner, slots: int) -> bool:
         """Whether the rules give an owner so many slots, one by one."""
         free = self.slots.total - sum(count for _, count in self.held)
-        own = sum(count for holder, count in self.held if holder == owner)
+        own_count = sum(count for holder, count in self.held if holder == owner)
         of_org = sum(count for holder, count in self.held if holder.org == owner.org)
-        return all(own + taken < free - taken and of_org + taken < ORG_SHARE * (free - taken) for taken in range(slots))
+        return all(
+            own_count + taken < free - taken and of_org + taken < ORG_SHARE * (free - taken) for taken in range(slots)
+        )
 
     def check(self) -> None:
         assert 0 <= self.slots.free == self.slots.total - sum(count for _, count in self.held)
         assert self.slots.waiting == len(self.waiting)
-        own = Counter[Owner]()
+        slots_by_owner = Counter[Owner]()
         for owner, count in self.held:
-            own[owner] += count
-        assert all(count <= (self.slots.total + 1) // 2 for count in own.values())
+            slots_by_owner[owner] += count
+        assert all(count <= (self.slots.total + 1) // 2 for count in slots_by_owner.values())
         first = {owner: slots for owner, slots, _ in reversed(self.waiting)}
         assert not any(self._may(owner, slots) for owner, slots in first.items()), "no entitled owner waits"
 
 
 @pytest.mark.spec("K21")
 @examples(40, 150)
-@given(total=st.integers(1, 12), steps=STEPS, most=st.sampled_from([1, 4]))
-def test_the_rules_hold_whatever_comes(total: int, steps: list[tuple[str, Owner, int]], most: int) -> None:
+@given(total=st.integers(1, 12), steps=STEPS, max_slots=st.sampled_from([1, 4]))
+def test_the_rules_hold_whatever_comes(total: int, steps: list[tuple[str, Owner, int]], max_slots: int) -> None:
     async def walk() -> None:
         crowd = Crowd(total)
-        for what, owner, which in steps:
-            match what:
+        for action, owner, which in steps:
+            match action:
                 case "ask":
-                    await crowd.ask(owner, which % min(most, (total + 1) // 2) + 1)
+                    await crowd.ask(owner, which % min(max_slots, (total + 1) // 2) + 1)
                 case "release":
                     await crowd.release(which)
                 case _:
@@ -125,8 +127,8 @@ async def test_those_who_wait_take_turns_by_org_and_then_by_principal() -> None:
 
     first = Owner("acme", "a")
     assert slots.take(first)
-    wanted = [*[Owner("acme", "a")] * 4, Owner("acme", "b"), *[Owner("globex", "c")] * 2]
-    tasks = [asyncio.ensure_future(wait(owner)) for owner in wanted]
+    owners = [*[Owner("acme", "a")] * 4, Owner("acme", "b"), *[Owner("globex", "c")] * 2]
+    tasks = [asyncio.ensure_future(wait(owner)) for owner in owners]
     await turns()
     slots.release(first)
     await asyncio.gather(*tasks)
@@ -168,8 +170,8 @@ async def test_slots_of_a_resource_are_shared_as_threads_are() -> None:
         await turns()
         async with asyncio.timeout(1):
             assert await quick.call(dig, seconds=0) == "done"
-        for one in many:
-            one.cancel()
+        for task in many:
+            task.cancel()
         await asyncio.gather(*many, return_exceptions=True)
         async with asyncio.timeout(1):
             assert await slow.call(dig, seconds=0) == "done"

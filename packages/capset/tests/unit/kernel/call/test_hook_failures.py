@@ -79,7 +79,7 @@ class Callable_:
         (answers, "answers"),
         (Callable_(), "Callable_"),
     ],
-    ids=lambda one: one if isinstance(one, str) else "",
+    ids=lambda param: param if isinstance(param, str) else "",
 )
 async def test_a_hook_that_fails_is_logged_by_name_and_changes_nothing(
     hook: Any, name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
@@ -100,8 +100,8 @@ async def test_a_hook_that_fails_is_logged_by_name_and_changes_nothing(
         assert trace.take() == ["run p@work allow", "run p@work allow", "run work()"], (
             "the next ones are told all the same"
         )
-        assert [one.outcome for one in await records_of(kernel.audit)] == ["succeeded"]
-    logged = [one.getMessage() for one in caplog.records if one.name == "capset.hooks"]
+        assert [record.outcome for record in await records_of(kernel.audit)] == ["succeeded"]
+    logged = [log_record.getMessage() for log_record in caplog.records if log_record.name == "capset.hooks"]
     assert logged == [
         f"the hook {name} failed on PolicyEvaluated",
         f"the hook {name} failed on PolicyEvaluated",
@@ -133,8 +133,8 @@ async def test_a_cancellation_from_outside_is_not_a_hooks_failure(caplog: pytest
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        assert [one.outcome for one in await records_of(kernel.audit)] == ["failed"], "it had ended before"
-    assert [one for one in caplog.records if one.name == "capset.hooks"] == []
+        assert [record.outcome for record in await records_of(kernel.audit)] == ["failed"], "it had ended before"
+    assert [log_record for log_record in caplog.records if log_record.name == "capset.hooks"] == []
 
 
 async def test_hooks_cannot_change_what_is_decided_of_or_done() -> None:

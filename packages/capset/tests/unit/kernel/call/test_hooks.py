@@ -123,10 +123,10 @@ async def test_the_hooks_around_one_way_are_not_around_the_gates_of_the_other() 
 
     kits = [Toolkit(name, [work], policies=[gate(f"p-{name}")], hooks=trace.hooks(name)) for name in ("a", "b")]
     async with Kernel(store="memory://") as kernel, kernel.open(Agent("agent", tools=kits), principal=WHO) as session:
-        asked = ["a p-a@a allow", "b p-b@b allow"]
-        assert trace.take() == asked
+        evaluations = ["a p-a@a allow", "b p-b@b allow"]
+        assert trace.take() == evaluations
         await session.call(work)
-        assert trace.take() == [*asked, "a work()", "b work()", "tool work()"]
+        assert trace.take() == [*evaluations, "a work()", "b work()", "tool work()"]
 
 
 async def test_one_object_in_several_places_is_told_once() -> None:
@@ -139,10 +139,10 @@ async def test_one_object_in_several_places_is_told_once() -> None:
 
     agent = Agent("agent", tools=[Toolkit("kit", [work], hooks=inner)], hooks=hooks)
     async with Kernel(store="memory://") as kernel, kernel.open(agent, principal=WHO, hooks=hooks) as session:
-        asked = ["hooks p@work allow", "inner p@work allow"]
-        assert trace.take() == asked
+        evaluations = ["hooks p@work allow", "inner p@work allow"]
+        assert trace.take() == evaluations
         await session.call(work)
-        assert trace.take() == [*asked, "hooks work()", "inner work()"]
+        assert trace.take() == [*evaluations, "hooks work()", "inner work()"]
 
 
 async def test_what_dynamic_toolkits_make_is_told_as_if_it_had_always_been_there() -> None:
@@ -161,11 +161,11 @@ async def test_what_dynamic_toolkits_make_is_told_as_if_it_had_always_been_there
         Kernel(store="memory://") as kernel,
         kernel.open(agent, principal=WHO, hooks=trace.hooks("run")) as session,
     ):
-        asked = [f"{teller} p-kit@kit allow" for teller in ("agent", "kit", "run")]
-        asked += [f"{teller} p-made@made allow" for teller in ("agent", "kit", "made", "run")]
-        assert trace.take() == asked
+        evaluations = [f"{teller} p-kit@kit allow" for teller in ("agent", "kit", "run")]
+        evaluations += [f"{teller} p-made@made allow" for teller in ("agent", "kit", "made", "run")]
+        assert trace.take() == evaluations
         await session.call(made)
-        assert trace.take() == [*asked, *(f"{teller} made()" for teller in ("agent", "kit", "made", "run"))]
+        assert trace.take() == [*evaluations, *(f"{teller} made()" for teller in ("agent", "kit", "made", "run"))]
 
 
 async def test_nested_calls_are_told_of_inside_out() -> None:
@@ -187,7 +187,7 @@ async def test_nested_calls_are_told_of_inside_out() -> None:
     ):
         assert await session.call(outer) == 2
     assert trace.take() == ["inner inner()", "run inner()", "outer outer()", "run outer()"]
-    assert len({one.correlation for one in trace.executed}) == 1
+    assert len({event.correlation for event in trace.executed}) == 1
 
 
 @tool(effect="write")
@@ -268,7 +268,7 @@ async def test_a_streamed_call_is_told_of_once_it_is_on_record_and_before_its_re
         kernel.open(Agent("agent", tools=[streams]), principal=WHO, hooks=trace.hooks("run")) as session,
     ):
         messages = await read(session.stream(streams))
-        assert [one.kind for one in messages] == ["event", "reply"]
+        assert [message.kind for message in messages] == ["event", "reply"]
         assert trace.take() == ["run streams()"]
         assert trace.executed[0].result == 3
 
@@ -285,13 +285,13 @@ async def test_a_cancelled_call_is_on_record_and_nobody_is_told() -> None:
         with pytest.raises(asyncio.CancelledError):
             await call
         assert trace.executed == []
-        assert [one.outcome for one in await records_of(kernel.audit)] == ["cancelled"]
+        assert [record.outcome for record in await records_of(kernel.audit)] == ["cancelled"]
 
 
 def hashes(hooks: Hooks | None, run: Hooks | None) -> set[str]:
-    one = tool(name="one", effect="read", hooks=hooks, description="D.", policies=[gate("p")])(meaningless)
-    made = dynamic_toolkit(name="made", hooks=hooks)(lambda context: [])
-    kit = Toolkit("kit", [one, made], hooks=hooks)
+    plain_tool = tool(name="one", effect="read", hooks=hooks, description="D.", policies=[gate("p")])(meaningless)
+    dynamic_kit = dynamic_toolkit(name="made", hooks=hooks)(lambda context: [])
+    kit = Toolkit("kit", [plain_tool, dynamic_kit], hooks=hooks)
     capability = Capability(
         "c", tools=[kit], hooks=hooks, presets={"p": Preset(tools=[kit], hooks=hooks)}, default=["p"]
     )
@@ -316,12 +316,15 @@ def test_no_hash_covers_a_hook() -> None:
 
 async def test_a_policy_that_is_not_asked_is_not_told_of() -> None:
     trace = Trace()
-    held, only = (
+    snapshot_policy, only = (
         Policy("held", lambda request: allow(), "snapshot"),
         Policy("only", lambda request: True, phase="evaluate"),
     )
 
-    @tool(effect="read", policies=[held, only, Policy("call", lambda request: request.tool is not None, phase="call")])
+    @tool(
+        effect="read",
+        policies=[snapshot_policy, only, Policy("call", lambda request: request.tool is not None, phase="call")],
+    )
     async def work() -> None:
         """Work."""
 
@@ -347,7 +350,9 @@ async def test_hooks_are_told_of_questions_at_their_own_request() -> None:
         kernel.open(Agent("agent", tools=[work]), principal=WHO, env={"tier": "pro"}, hooks=hooks) as session,
     ):
         await session.call(work, 3)
-    assert [(one.tool, one.arguments and dict(one.arguments), one.env["tier"]) for one in requests] == [
+    assert [
+        (request.tool, request.arguments and dict(request.arguments), request.env["tier"]) for request in requests
+    ] == [
         (None, None, "pro"),
         (work, {"number": 3}, "pro"),
     ]

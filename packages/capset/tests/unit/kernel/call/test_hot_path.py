@@ -68,9 +68,9 @@ asked = replace(plain, name="asked", approval="ask")
 every_stage = [stage for stages in STAGES.values() for stage in stages]
 
 
-def steps(one: Any) -> set[str]:
+def steps(tested_tool: Any) -> set[str]:
     """Return the names of the stages that a tool takes part in."""
-    composition = compose(Agent("someone", tools=[one]))
+    composition = compose(Agent("someone", tools=[tested_tool]))
     (installed,) = composition.tools.values()
     (compiled,) = compile_tools(composition).by_tool.values()
     names = [stage.__name__ for stage in every_stage if stage(installed) is not None]
@@ -92,8 +92,8 @@ def test_a_tool_has_no_steps_but_those_that_it_needs() -> None:
 @pytest.mark.spec("G33")
 async def test_steps_are_compiled_once_and_serve_every_session(kernel: Kernel) -> None:
     agent = Agent("someone", tools=[plain])
-    async with kernel.open(agent, principal=WHO) as one, kernel.open(agent, principal=WHO) as other:
-        assert one._compiled[plain] is other._compiled[plain]
+    async with kernel.open(agent, principal=WHO) as first, kernel.open(agent, principal=WHO) as other:
+        assert first._compiled[plain] is other._compiled[plain]
 
 
 @pytest.mark.spec("G33")
@@ -106,7 +106,9 @@ async def test_a_call_takes_as_many_turns_of_the_event_loop_as_its_policies_do(k
 @pytest.mark.spec("G35")
 async def test_a_call_among_a_thousand_tools_does_what_one_among_ten_does(kernel: Kernel) -> None:
     few, many = [
-        Agent(f"of-{size}", uses=[Capability("kit", tools=[replace(gated, name=f"t{one}") for one in range(size)])])
+        Agent(
+            f"of-{size}", uses=[Capability("kit", tools=[replace(gated, name=f"t{number}") for number in range(size)])]
+        )
         for size in (10, 1_000)
     ]
     async with kernel.open(few, principal=WHO) as small, kernel.open(many, principal=WHO) as large:
@@ -141,9 +143,9 @@ async def kernel() -> Any:
         yield kernel
 
 
-def turns_of(session: Session, one: Any) -> int:
+def turns_of(session: Session, tested_tool: Any) -> int:
     """Return how often a call gives way to the event loop, whatever else that has to do."""
-    call, turns = session.call(one, 1), 0
+    call, turns = session.call(tested_tool, 1), 0
     while True:
         try:
             call.send(None)

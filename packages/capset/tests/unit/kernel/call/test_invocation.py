@@ -42,11 +42,11 @@ class Watching:
     def begun(self, call: Invocation) -> None:
         self.calls.append(weakref.ref(call))
 
-    def joined(self, kept: None) -> None: ...
+    def joined(self, state: None) -> None: ...
 
-    def ended(self, call: Invocation, kept: None) -> None: ...
+    def ended(self, call: Invocation, state: None) -> None: ...
 
-    def left(self, kept: None) -> None: ...
+    def left(self, state: None) -> None: ...
 
 
 @pytest.mark.spec("G20", "G21")
@@ -60,11 +60,13 @@ async def test_an_entry_that_waits_for_its_writer_has_all_that_it_needs_of_its_c
         kernel.open(AGENT, principal=WHO) as session,
     ):
         monkeypatch.setattr(kernel.audit, "append", entries.append)
-        given: dict[str, Any] = {"items": [1, 2]}
-        record = (await session.try_message(session.message(named, given))).record  # an error's traceback has the call
-        given["items"].append(4)
+        arguments: dict[str, Any] = {"items": [1, 2]}
+        record = (
+            await session.try_message(session.message(named, arguments))
+        ).record  # an error's traceback has the call
+        arguments["items"].append(4)
         gc.collect()
-        assert [one() for one in watching.calls] == [None], "no thread can read a call that has ended"
+        assert [reference() for reference in watching.calls] == [None], "no thread can read a call that has ended"
         (entry,) = entries
         columns = entry.columns()
         assert (columns["id"], columns["outcome"]) == (record, outcome)

@@ -69,16 +69,16 @@ async def told(*names: str, **settings: Any) -> tuple[Runner, dict[str, bytes]]:
     generator = Generator("step", uses=[Capability("kit", tools=[picture, album, plain, masked])])
     async with opened(generator, generator=runner, **settings) as desk:
         await desk.session.run("x")
-        listed = [one for one in await desk.session.files.list(recursive=True) if not one.is_directory]
-        return runner, {one.path: (await desk.session.files.read(one.path))[1] for one in listed}
+        entries = [entry for entry in await desk.session.files.list(recursive=True) if not entry.is_directory]
+        return runner, {entry.path: (await desk.session.files.read(entry.path))[1] for entry in entries}
 
 
 @pytest.mark.spec("M10")
 async def test_media_are_files_in_their_places() -> None:
     runner, files = await told("picture", "album")
-    one, two = runner.records
+    first, two = runner.records
     assert runner.read == [
-        {"type": "file", "path": f"/results/{one}.png", "media_type": "image/png"},
+        {"type": "file", "path": f"/results/{first}.png", "media_type": "image/png"},
         [
             "two:",
             {"type": "file", "path": f"/results/{two}-2.png", "media_type": "image/png"},
@@ -96,7 +96,7 @@ async def test_media_are_files_in_their_places() -> None:
         ],
     ]
     assert files == {
-        f"/results/{one}.png": BYTES,
+        f"/results/{first}.png": BYTES,
         f"/results/{two}-2.png": BYTES,
         f"/results/{two}-3": b"hum",
         f"/results/{two}-4.bin": b"a",

@@ -40,7 +40,7 @@ def uncollected() -> Generator[None]:
 
 
 def calls() -> int:
-    return sum(isinstance(one, Invocation) for one in gc.get_objects())
+    return sum(isinstance(instance, Invocation) for instance in gc.get_objects())
 
 
 @pytest.mark.spec("P35", "T31")
@@ -69,5 +69,5 @@ async def test_the_record_of_large_arguments_is_waited_for(tmp_path: Path, valid
     ):
         result = await session.try_message(session.message("add", Json(arguments)))
         with closing(sqlite3.connect(tmp_path / "a.db")) as database:
-            found = database.execute("SELECT outcome FROM records WHERE id = ?", (result.record,)).fetchall()
-    assert found == [("succeeded" if valid else "invalid",)]
+            rows = database.execute("SELECT outcome FROM records WHERE id = ?", (result.record,)).fetchall()
+    assert rows == [("succeeded" if valid else "invalid",)]

@@ -45,13 +45,16 @@ async def test_functions_under_a_key_are_resolved_in_their_places_at_any_depth()
     async def waits(ctx: Context) -> str:
         return f"for {ctx.principal.id}"
 
-    def asked(input: Any, ctx: Context) -> Mapping[str, str]:
+    def describe_input(input: Any, ctx: Context) -> Mapping[str, str]:
         return {"what": str(input)}
 
     def fails() -> str:
         raise ZeroDivisionError
 
-    entry = {"notes": ["first", waits, ["last", [lambda: None]]], "run": {"step": [asked], "place": lambda: "here"}}
+    entry = {
+        "notes": ["first", waits, ["last", [lambda: None]]],
+        "run": {"step": [describe_input], "place": lambda: "here"},
+    }
     async with opened(Agent("tester", context=[entry])) as desk:
         assert await desk.session.system_text("why") == (
             "<notes>\n  first\n  for user-1\n  last\n</notes>\n"
@@ -64,11 +67,11 @@ async def test_functions_under_a_key_are_resolved_in_their_places_at_any_depth()
 
 @pytest.mark.spec("C21", "C26")
 async def test_everything_is_resolved_again_before_every_step() -> None:
-    seen: list[int] = []
+    calls: list[int] = []
 
     def counting() -> str:
-        seen.append(1)
-        return f"Step {len(seen)}."
+        calls.append(1)
+        return f"Step {len(calls)}."
 
     async with opened(Agent("tester", context=[counting])) as desk:
         assert [await desk.session.system_text() for _ in range(3)] == ["Step 1.", "Step 2.", "Step 3."]
@@ -109,16 +112,21 @@ async def test_what_dynamic_uses_add_comes_last_and_a_tag_stands_where_it_came_f
     static = Capability("static", context=[{"kept": None}, {"seen": "static"}, lambda: {"kept": "at last"}])
     agent = Agent("tester", uses=[lambda ctx: [late], static], context=[{"own": "1"}])
     async with opened(agent) as desk:
-        told = (await desk.session.system_text()).split("\n")
-        assert [one for one in told if one.startswith("<") and "/" not in one] == ["<own>", "<kept>", "<seen>", "<new>"]
-        assert told[told.index("<seen>") :][:4] == ["<seen>", "  static", "  late", "</seen>"]
+        lines = (await desk.session.system_text()).split("\n")
+        assert [line for line in lines if line.startswith("<") and "/" not in line] == [
+            "<own>",
+            "<kept>",
+            "<seen>",
+            "<new>",
+        ]
+        assert lines[lines.index("<seen>") :][:4] == ["<seen>", "  static", "  late", "</seen>"]
 
 
 @pytest.mark.spec("C24")
 async def test_text_against_a_mapping_is_met_when_it_is_rendered() -> None:
-    one = Capability("one", context=[lambda: {"documents": "text"}])
+    first = Capability("one", context=[lambda: {"documents": "text"}])
     two = Capability("two", context=[lambda: {"documents": {"first": "mapping"}}])
-    async with opened(Agent("tester", uses=[one, two])) as desk:
+    async with opened(Agent("tester", uses=[first, two])) as desk:
         with pytest.raises(ContextShapeConflict, match=r"text from capability 'one'.* a mapping from capability 'two'"):
             await desk.session.system_text()
 
@@ -136,10 +144,14 @@ async def test_an_error_tells_no_value_and_no_more_of_a_key_than_can_be_read() -
         def __repr__(self) -> str:
             raise ZeroDivisionError
 
-    for entry, told in (({"a": b"hunter2"}, "gives bytes"), ({"a": Odd()}, "gives Odd"), ({"<" * 9000: ""}, "the key")):
-        given: Any = entry
-        async with opened(Agent("tester", context=[partial(copy, given)])) as desk:
-            with pytest.raises(ContextError, match=told) as caught:
+    for entry, problem in (
+        ({"a": b"hunter2"}, "gives bytes"),
+        ({"a": Odd()}, "gives Odd"),
+        ({"<" * 9000: ""}, "the key"),
+    ):
+        content: Any = entry
+        async with opened(Agent("tester", context=[partial(copy, content)])) as desk:
+            with pytest.raises(ContextError, match=problem) as caught:
                 await desk.session.system_text()
             assert "hunter2" not in caught.value.message
             assert len(caught.value.message) < 500

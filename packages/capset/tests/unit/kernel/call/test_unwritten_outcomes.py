@@ -67,7 +67,7 @@ async def test_where_there_is_no_room_for_the_record_of_a_cancelled_call_it_wait
             with pytest.raises(asyncio.CancelledError):
                 await running
         await until(lambda: not opened.session._context.runtime._tasks)
-        assert [(one.tool, one.outcome) for one in await opened.records()] == [
+        assert [(record.tool, record.outcome) for record in await opened.records()] == [
             ("hang", "cancelled"),
             ("large", "cancelled"),
         ]

@@ -22,11 +22,11 @@ ADA = Principal("ada")
 async def test_what_a_principal_may_use_is_held_beside_the_agents_and_the_servers() -> None:
     generous = Allowance(limits="100/1h", session=Budget(calls=100))
     agent = Agent("worker", uses=WORKER.uses, allowance=generous)
-    who = Principal("ada", allowance=Allowance(limits=["3/1h", "2/1m"], session=Budget(calls=4)))
+    principal = Principal("ada", allowance=Allowance(limits=["3/1h", "2/1m"], session=Budget(calls=4)))
     async with Kernel(store="memory://", governance=Governance(allowance=generous)) as kernel:
-        async with kernel.open(agent, principal=who) as session:
+        async with kernel.open(agent, principal=principal) as session:
             results = [await session.try_call(look) for _ in range(3)]
-        assert [one.success for one in results] == [True, True, False]
+        assert [result.success for result in results] == [True, True, False]
         assert "this principal takes 2/1m" in str(results[2].error)
 
 

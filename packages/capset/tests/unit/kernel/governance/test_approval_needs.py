@@ -61,8 +61,8 @@ def row(*rules: ApproverNeed, **more: Any) -> Any:
 @pytest.mark.spec("G46")
 @given(st.lists(NEEDS, max_size=4), NEEDS, DECIDERS, TIMES)
 def test_one_more_rule_allows_no_more(rules: list[ApproverNeed], more: ApproverNeed, by: Principal, now: str) -> None:
-    def may(*held: ApproverNeed) -> bool:
-        return refusal_of(row(*held), by, Governance(), now) is None
+    def may(*needs: ApproverNeed) -> bool:
+        return refusal_of(row(*needs), by, Governance(), now) is None
 
     assert may(*rules, more) == (may(*rules) and may(more))
     assert may(*rules, more) == may(more, *rules)
@@ -94,24 +94,24 @@ def test_a_request_is_approved_by_so_many_different_principals_of_the_same_argum
     needed: int, attempts: list[tuple[Principal, dict[str, int] | None, int | None]]
 ) -> None:
     """Compared with a model that knows only who has approved which arguments since they were last changed."""
-    request, seen, now = row(approvals=needed), set[str](), None
+    request, approvers, now = row(approvals=needed), set[str](), None
     for by, arguments, number in attempts:
-        wanted = request.modified if number is not None else (arguments and f'{{"n":{arguments["n"]}}}')
+        modification = request.modified if number is not None else (arguments and f'{{"n":{arguments["n"]}}}')
         answer = Answer(True, arguments=arguments if number is None else None, round=number)
         before = request
         try:
             request = answered(request, answer, by, Governance(), START)
         except Conflict:
             is_stale = number is not None and number != round_of(before)
-            assert is_stale or (by.id in seen and wanted == now)
+            assert is_stale or (by.id in approvers and modification == now)
             continue
-        if wanted != now:
-            seen, now = set(), wanted
+        if modification != now:
+            approvers, now = set(), modification
             assert round_of(request) == round_of(before) + 1
-        assert by.id not in seen
-        seen.add(by.id)
-        assert {one.by.removeprefix("user:") for one in given_approvals(request)} == seen
-        assert (request.status, request.modified) == ("approved" if len(seen) >= needed else "pending", now)
+        assert by.id not in approvers
+        approvers.add(by.id)
+        assert {approval.by.removeprefix("user:") for approval in given_approvals(request)} == approvers
+        assert (request.status, request.modified) == ("approved" if len(approvers) >= needed else "pending", now)
         assert has_enough_approvals(request) == (request.status == "approved")
         if request.status == "approved":
             break
@@ -119,10 +119,10 @@ def test_a_request_is_approved_by_so_many_different_principals_of_the_same_argum
 
 @given(DECIDERS, DECIDERS)
 def test_a_repetition_is_one_of_the_same_people(first: Principal, second: Principal) -> None:
-    given = given_approvals(answered(row(approvals=3), Answer(True), first, Governance(), START))
-    assert (repetition(given, second) is not None) == (first.id == second.id)
+    approvals = given_approvals(answered(row(approvals=3), Answer(True), first, Governance(), START))
+    assert (repetition(approvals, second) is not None) == (first.id == second.id)
     bot = Principal("bot", kind="agent", org="acme", permissions=PERMISSIONS)
-    assert (repetition(given, bot.acting_for(second)) is not None) == (first.id == second.id)
+    assert (repetition(approvals, bot.acting_for(second)) is not None) == (first.id == second.id)
 
 
 @pytest.mark.spec("G17", "G48", "T7")
@@ -137,8 +137,8 @@ def test_who_made_a_key_counts_as_its_holder_whatever_their_kinds_are(first: Pri
     is_one = first.id == second.id or has_made(first, second) or has_made(second, first)
     assert (refusal_of(request, second, Governance(), NOW) is not None) == is_one
     assert refusal_of(request, second, Governance(own_approvals=True), NOW) is None
-    given = given_approvals(answered(row(approvals=2), Answer(True), first, Governance(), START))
-    assert (repetition(given, second) is not None) == is_one
+    approvals = given_approvals(answered(row(approvals=2), Answer(True), first, Governance(), START))
+    assert (repetition(approvals, second) is not None) == is_one
     bot = Principal("bot", kind="agent", org="acme", makers=["user:zoe"])
     assert {*bot.acting_for(first).makers} == {"user:zoe", *first.makers}
     assert refusal_of(request, bot.acting_for(first), Governance(), NOW) is not None

@@ -28,13 +28,13 @@ def boss(*permissions: str, id: str = "boss", **attributes: Any) -> Principal:
     return Principal(id, org="acme", permissions=permissions, attributes=attributes)
 
 
-async def refused(here: Till, request: str, by: Principal) -> str:
+async def refused(open_till: Till, request: str, by: Principal) -> str:
     """Return why a decision is refused; ``may_decide`` and ``refusal`` say the same before."""
-    approvals = here.kernel.approvals
+    approvals = open_till.kernel.approvals
     row = await approvals.get(request, org="acme")
     assert not approvals.may_decide(row, by)
     with pytest.raises(PermissionDenied) as error:
-        await here.decided(request, by=by)
+        await open_till.decided(request, by=by)
     assert error.value.message == f"Permission denied: {approvals.refusal(row, by)}."
     assert (await approvals.get(request, org="acme")) == row
     return error.value.message
@@ -42,32 +42,32 @@ async def refused(here: Till, request: str, by: Principal) -> str:
 
 @pytest.mark.spec("G45", "G46")
 async def test_an_approver_holds_the_permission_of_the_rule() -> None:
-    async with till(kernel=governed(FINANCE)) as here:
-        session = await here.session()
-        request = await here.asked(session)
-        told = await refused(here, request, boss("bills:read"))
-        assert told == (
+    async with till(kernel=governed(FINANCE)) as open_till:
+        session = await open_till.session()
+        request = await open_till.asked(session)
+        message = await refused(open_till, request, boss("bills:read"))
+        assert message == (
             "Permission denied: this request needs an approver with the permission payments:approve; "
             "you have bills:read."
         )
-        assert (await refused(here, request, person("eve"))).endswith("you have no permissions.")
-        many = await refused(here, request, boss(*(f"a:b{number:02}" for number in range(12))))
+        assert (await refused(open_till, request, person("eve"))).endswith("you have no permissions.")
+        many = await refused(open_till, request, boss(*(f"a:b{number:02}" for number in range(12))))
         assert many.endswith("a:b08, a:b09 and 2 more.")
-        assert here.paid == []
-        row = await here.decided(request, by=boss("payments:approve"))
+        assert open_till.paid == []
+        row = await open_till.decided(request, by=boss("payments:approve"))
         assert (row.status, row.decided_by) == ("approved", "user:boss")
-        assert (await here.made(session)).data == "bob has 5"
+        assert (await open_till.made(session)).data == "bob has 5"
 
 
 @pytest.mark.spec("G46")
 async def test_everybody_may_reject_and_default_permissions_count() -> None:
-    async with till(kernel=governed(FINANCE, default_permissions=["bills:read"])) as here:
-        row = await here.decided(await here.asked(await here.session()), NO)
+    async with till(kernel=governed(FINANCE, default_permissions=["bills:read"])) as open_till:
+        row = await open_till.decided(await open_till.asked(await open_till.session()), NO)
         assert row.status == "rejected"
-    held = ApproverRule(permission="bills:read", attributes={"level": 3})
-    async with till(kernel=governed(held)) as here:
-        await refused(here, await here.asked(await here.session()), boss("bills:read", level=3.0))
-        await here.decided(await here.asked(await here.session()), by=boss("bills:read", level=3))
+    rule = ApproverRule(permission="bills:read", attributes={"level": 3})
+    async with till(kernel=governed(rule)) as open_till:
+        await refused(open_till, await open_till.asked(await open_till.session()), boss("bills:read", level=3.0))
+        await open_till.decided(await open_till.asked(await open_till.session()), by=boss("bills:read", level=3))
 
 
 @pytest.mark.spec("G46")
@@ -80,20 +80,20 @@ async def test_all_rules_that_are_for_a_request_hold_at_once() -> None:
         ApproverRule(tools=["till.p*"], risks=["low"], permission="payments:till"),
         ApproverRule(risks=["high"], permission="never:asked"),
     )
-    async with till(kernel=governed(*rules)) as here:
-        request = await here.asked(await here.session())
-        held = ("payments:approve", "payments:till")
+    async with till(kernel=governed(*rules)) as open_till:
+        request = await open_till.asked(await open_till.session())
+        permissions = ("payments:approve", "payments:till")
         for wrong in (
-            boss(*held),
-            boss(*held, department="sales"),
-            boss(held[0], department="legal"),
-            boss(held[1], department="legal"),
+            boss(*permissions),
+            boss(*permissions, department="sales"),
+            boss(permissions[0], department="legal"),
+            boss(permissions[1], department="legal"),
         ):
-            await refused(here, request, wrong)
+            await refused(open_till, request, wrong)
         assert "the department finance or legal; you have the department sales" in await refused(
-            here, request, boss(*held, department="sales")
+            open_till, request, boss(*permissions, department="sales")
         )
-        assert (await here.decided(request, by=boss(*held, department="legal"))).status == "approved"
+        assert (await open_till.decided(request, by=boss(*permissions, department="legal"))).status == "approved"
 
 
 @pytest.mark.spec("G45")
@@ -104,13 +104,13 @@ async def test_a_rule_is_for_risks_of_every_capability_that_brings_the_tool() ->
         return to
 
     @tool(effect="write", approval="ask")
-    async def own(to: str) -> str:
+    async def pay_other(to: str) -> str:
         """Pay somebody else."""
         return to
 
     low = Capability("low", tools=[pay])
     high = Capability("high", tools=[pay], risk="high")
-    agent = Agent("clerk", tools=[own], uses=[low, high])
+    agent = Agent("clerk", tools=[pay_other], uses=[low, high])
     rules = [ApproverRule(risks=["high"], permission="a:high"), ApproverRule(tools=["high.*"], permission="a:named")]
     async with (
         Kernel("memory://", governance=Governance(approvers=rules)) as kernel,
@@ -120,7 +120,7 @@ async def test_a_rule_is_for_risks_of_every_capability_that_brings_the_tool() ->
         error = (await deferring.try_call(pay, "bob")).error
         assert isinstance(error, ApprovalRequired)
         assert "It needs 1 approver with the permission a:high; the permission a:named." in error.message
-        error = (await deferring.try_call(own, "bob")).error
+        error = (await deferring.try_call(pay_other, "bob")).error
         assert isinstance(error, ApprovalRequired)
         assert "It needs" not in error.message
 
@@ -129,15 +129,15 @@ async def test_a_rule_is_for_risks_of_every_capability_that_brings_the_tool() ->
 async def test_an_approver_is_like_the_requester_in_what_a_rule_names() -> None:
     rule = ApproverRule(same_attributes=["department"])
     ada = Principal("ada", org="acme", attributes={"department": "sales"})
-    async with till(kernel=governed(rule)) as here:
-        request = await here.asked(await here.session(ada))
-        told = await refused(here, request, boss(department="finance"))
-        assert "the department sales, as the requester's; you have the department finance" in told
-        assert "you have no department" in await refused(here, request, boss())
-        await here.decided(request, by=boss(department="sales"))
-        unknown = await here.asked(await here.session("eve"))
+    async with till(kernel=governed(rule)) as open_till:
+        request = await open_till.asked(await open_till.session(ada))
+        message = await refused(open_till, request, boss(department="finance"))
+        assert "the department sales, as the requester's; you have the department finance" in message
+        assert "you have no department" in await refused(open_till, request, boss())
+        await open_till.decided(request, by=boss(department="sales"))
+        unknown = await open_till.asked(await open_till.session("eve"))
         assert "the requester's department, which is not known" in await refused(
-            here, unknown, boss(department="sales")
+            open_till, unknown, boss(department="sales")
         )
 
 
@@ -147,28 +147,30 @@ async def test_all_whom_a_delegate_acts_for_have_to_fit() -> None:
     fred = boss("payments:approve", id="fred", department="finance")
     bot = Principal("bot", kind="agent", org="acme", permissions={"payments:approve"})
     clever = Principal("bot", kind="agent", org="acme", permissions={"payments:approve"}, attributes=fred.attributes)
-    async with till(kernel=governed(rule)) as here:
-        request = await here.asked(await here.session())
+    async with till(kernel=governed(rule)) as open_till:
+        request = await open_till.asked(await open_till.session())
         for wrong in (bot.acting_for(fred), clever.acting_for(boss("payments:approve", id="sam", department="sales"))):
-            assert "the department finance" in await refused(here, request, wrong)
-        await refused(here, request, clever.acting_for(boss(id="sam", department="finance")))
-        await here.decided(request, by=clever.acting_for(fred))
+            assert "the department finance" in await refused(open_till, request, wrong)
+        await refused(open_till, request, clever.acting_for(boss(id="sam", department="finance")))
+        await open_till.decided(request, by=clever.acting_for(fred))
     same = ApproverRule(same_attributes=["department"])
-    async with till(kernel=governed(same)) as here:
+    async with till(kernel=governed(same)) as open_till:
         two = clever.acting_for(boss(id="sam", department="sales"))
-        told = await refused(here, await here.asked(await here.session(two)), boss(department="sales"))
-        assert "which is not known" in told, "no approver can be like two requesters that differ"
+        message = await refused(
+            open_till, await open_till.asked(await open_till.session(two)), boss(department="sales")
+        )
+        assert "which is not known" in message, "no approver can be like two requesters that differ"
 
 
 @pytest.mark.spec("G17", "G46")
 async def test_a_rule_forbids_ones_own_where_the_governance_allows_it_and_never_the_other_way() -> None:
     ada = boss("payments:approve", id="ada")
-    async with till(kernel=governed(FINANCE, own_approvals=True)) as here:
-        await here.decided(await here.asked(await here.session(ada)), by=ada)
+    async with till(kernel=governed(FINANCE, own_approvals=True)) as open_till:
+        await open_till.decided(await open_till.asked(await open_till.session(ada)), by=ada)
     for rules, allowed in (((FINANCE, ApproverRule(forbid_own=True)), True), ((FINANCE,), False)):
-        async with till(kernel=governed(*rules, own_approvals=allowed)) as here:
-            told = await refused(here, await here.asked(await here.session(ada)), ada)
-            assert "approved by another principal than the one who made it" in told
+        async with till(kernel=governed(*rules, own_approvals=allowed)) as open_till:
+            message = await refused(open_till, await open_till.asked(await open_till.session(ada)), ada)
+            assert "approved by another principal than the one who made it" in message
 
 
 class Host:
@@ -183,23 +185,23 @@ class Host:
 
 @pytest.mark.spec("G46")
 async def test_the_hosts_approver_has_no_rights_that_a_rule_could_see() -> None:
-    async with till(kernel=governed(FINANCE, approver=Host(YES))) as here:
-        waits = asyncio.ensure_future((await here.session()).call(here.pay, to="bob", amount=5))
-        row = await here.waiting()
+    async with till(kernel=governed(FINANCE, approver=Host(YES))) as open_till:
+        waits = asyncio.ensure_future((await open_till.session()).call(open_till.pay, to="bob", amount=5))
+        row = await open_till.waiting()
         assert (row.status, row.approvals) == ("pending", None)
-        await here.decided(row.id, by=boss("payments:approve"))
+        await open_till.decided(row.id, by=boss("payments:approve"))
         assert await waits == "bob has 5"
-    async with till(kernel=governed(ApproverRule(forbid_own=True), approver=Host(YES))) as here:
-        assert await (await here.session()).call(here.pay, to="bob", amount=5) == "bob has 5"
+    async with till(kernel=governed(ApproverRule(forbid_own=True), approver=Host(YES))) as open_till:
+        assert await (await open_till.session()).call(open_till.pay, to="bob", amount=5) == "bob has 5"
 
 
 @pytest.mark.spec("G47")
 async def test_a_request_is_decided_by_the_rules_under_which_it_was_opened(tmp_path: Path) -> None:
     """The kernel that decides has none, as the command line has none."""
     store = f"sqlite:///{tmp_path}/capset.db"
-    async with till(store=store, kernel=governed(FINANCE)) as here:
-        request = await here.asked(await here.session())
-        async with Kernel(store, clock=here.clock) as other:
+    async with till(store=store, kernel=governed(FINANCE)) as open_till:
+        request = await open_till.asked(await open_till.session())
+        async with Kernel(store, clock=open_till.clock) as other:
             with pytest.raises(PermissionDenied, match="needs an approver with the permission payments:approve"):
                 await other.approvals.decide(request, YES, by=person("eve"))
             await other.approvals.decide(request, YES, by=boss("payments:approve"))

@@ -42,11 +42,11 @@ def mail(limits: Any) -> AnyCapability:
 async def test_all_its_tools_share_them(scope: Any) -> None:
     agent = Agent("a", uses=[mail(Limit(3, "1h", scope=scope))])
     async with Kernel(store="memory://") as kernel, kernel.open(agent, principal=ADA) as session:
-        for one in (READ, WRITE, INSIDE):
-            await session.call(one)
-        for one in (READ, WRITE, INSIDE):
+        for mail_tool in (READ, WRITE, INSIDE):
+            await session.call(mail_tool)
+        for mail_tool in (READ, WRITE, INSIDE):
             with pytest.raises(LimitExceeded, match="the capability 'mail' takes 3/1h") as error:
-                await session.call(one)
+                await session.call(mail_tool)
             assert 3_500 < (error.value.retry_after or 0) <= 3_600
         async with kernel.open(agent, principal=BOB) as other:
             assert await other.call(READ) == 1, "each principal has its own"
@@ -67,31 +67,34 @@ async def test_what_reaches_no_handler_does_not_count(tmp_path: Path) -> None:
 
 @pytest.mark.spec("G13", "M22")
 async def test_no_second_name_agent_or_form_of_it_gives_a_second_allowance() -> None:
-    whole = mail({"requests": 3, "window": "1h", "per": "org"})
-    less = narrowed(whole, {READ: [READ], WRITE: []})
+    full = mail({"requests": 3, "window": "1h", "per": "org"})
+    less = narrowed(full, {READ: [READ], WRITE: []})
     async with Kernel(store="memory://") as kernel:
-        for who, uses in ((ADA, whole), (BOB, whole.with_names(prefix="x_")), (ADA, less)):
-            async with kernel.open(Agent(f"of-{who.id}", uses=[uses]), principal=who) as session:
+        for principal, uses in ((ADA, full), (BOB, full.with_names(prefix="x_")), (ADA, less)):
+            async with kernel.open(Agent(f"of-{principal.id}", uses=[uses]), principal=principal) as session:
                 await session.call(READ)
-        async with kernel.open(Agent("last", uses=[whole]), principal=BOB) as session:
+        async with kernel.open(Agent("last", uses=[full]), principal=BOB) as session:
             with pytest.raises(LimitExceeded):
                 await session.call(INSIDE)
 
 
 @pytest.mark.spec("G13", "M22")
 async def test_a_tool_is_held_by_its_own_limits_and_those_of_each_capability_that_brings_it() -> None:
-    own = answering("own", limits="5/1h")
-    one, two = Capability("one", tools=[own], limits="4/1h"), Capability("two", tools=[own], limits="1/1h")
+    limited_tool = answering("own", limits="5/1h")
+    first, two = (
+        Capability("one", tools=[limited_tool], limits="4/1h"),
+        Capability("two", tools=[limited_tool], limits="1/1h"),
+    )
     async with Kernel(store="memory://") as kernel:
-        async with kernel.open(Agent("a", uses=[one, two]), principal=ADA) as session:
-            await session.call(own)
+        async with kernel.open(Agent("a", uses=[first, two]), principal=ADA) as session:
+            await session.call(limited_tool)
             with pytest.raises(LimitExceeded, match="the capability 'two' takes 1/1h"):
-                await session.call(own)
-        async with kernel.open(Agent("b", uses=[one]), principal=ADA) as session:
+                await session.call(limited_tool)
+        async with kernel.open(Agent("b", uses=[first]), principal=ADA) as session:
             for _ in range(3):
-                await session.call(own)
+                await session.call(limited_tool)
             with pytest.raises(LimitExceeded, match="the capability 'one' takes 4/1h"):
-                await session.call(own)
+                await session.call(limited_tool)
 
 
 @pytest.mark.spec("G13")

@@ -50,8 +50,8 @@ async def test_closing_makes_a_checkpoint_over_all_records(tmp_path: Path) -> No
         await session.call(act, 1)
         assert list(await kernel.audit.checkpoints()) == []
     async with opened(tmp_path / "a.db") as store:
-        found = await store.audit.verify([key.public])
-        assert (found.ok, found.checked, found.covered) == (True, 2, 2)
+        verification = await store.audit.verify([key.public])
+        assert (verification.ok, verification.checked, verification.covered) == (True, 2, 2)
         with raw(tmp_path / "a.db") as file:
             file.execute("DELETE FROM records WHERE seq = 2")
         assert "record 2 is missing at the end" in str((await store.audit.verify([key.public])).problem)
@@ -71,8 +71,8 @@ async def test_it_makes_them_as_often_as_is_said_and_keeps_records_as_long() -> 
             assert await kernel.audit.span() == (1, 4)
             clock.advance(2 * DAY)
             await until(lambda: begins(kernel, 3))
-        found = await kernel.audit.verify([key.public])
-        assert (found.ok, found.since, found.covered) == (True, 3, 4)
+        verification = await kernel.audit.verify([key.public])
+        assert (verification.ok, verification.since, verification.covered) == (True, 3, 4)
 
 
 @pytest.mark.spec("G21")
@@ -91,10 +91,10 @@ async def test_nothing_is_signed_over_a_log_that_was_changed(tmp_path: Path, cap
         await kernel.__aexit__(None, None, None)
 
 
-@pytest.mark.parametrize("given", [{"every": "5"}, {"every": "0m"}, {"keep": "three months"}, {"keep": 90}])
-def test_what_is_no_window_is_refused(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{"every": "5"}, {"every": "0m"}, {"keep": "three months"}, {"keep": 90}])
+def test_what_is_no_window_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError, match="a window is a whole number and s, m, h or d"):
-        Checkpoints(CheckpointKey.generate(), **given)
+        Checkpoints(CheckpointKey.generate(), **options)
 
 
 def test_what_is_no_key_is_refused() -> None:

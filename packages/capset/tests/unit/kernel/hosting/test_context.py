@@ -37,26 +37,26 @@ async def test_the_session_wins_over_the_registration_and_that_over_the_agent() 
 
 @pytest.mark.spec("F24")
 async def test_resolvers_see_the_input_and_the_merge_so_far_and_nothing_later() -> None:
-    seen: list[tuple[Any, Mapping[str, Any]]] = []
+    resolver_calls: list[tuple[Any, Mapping[str, Any]]] = []
 
     def registered(input: Any, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
-        seen.append((input, so_far))
+        resolver_calls.append((input, so_far))
         return {"tone": so_far["tone"] + "er", "n": 1}
 
-    async def own(input: Any, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
-        seen.append((input, so_far))
+    async def session_resolver(input: Any, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
+        resolver_calls.append((input, so_far))
         return {"n": so_far["n"] + 1, "said": input}
 
     async with hosting() as (_, host):
         await host.register(AGENT, context=[{"z": 0}, registered, {"z": 1}], run=context_of)
-        session = host.create_session("helper", principal=ADA, context=own)
+        session = host.create_session("helper", principal=ADA, context=session_resolver)
         context = await session.start("hello")
         assert context == {"tone": "kinder", "z": 1, "n": 2, "said": "hello"}
-        assert seen == [("hello", {"tone": "kind", "z": 0}), ("hello", {"tone": "kinder", "z": 1, "n": 1})]
+        assert resolver_calls == [("hello", {"tone": "kind", "z": 0}), ("hello", {"tone": "kinder", "z": 1, "n": 1})]
         assert (await session.start("again"))["n"] == 2, "every turn merges anew"
-    for shown in (context, seen[0][1]):
+    for merged in (context, resolver_calls[0][1]):
         with pytest.raises(TypeError):
-            shown["x"] = 1  # pyright: ignore[reportIndexIssue]
+            merged["x"] = 1  # pyright: ignore[reportIndexIssue]
 
 
 async def test_nothing_inside_a_value_is_merged() -> None:
@@ -92,14 +92,14 @@ async def test_static_context_is_copied_deep_and_no_turn_changes_it() -> None:
 
 @pytest.mark.spec("F24")
 @pytest.mark.parametrize(
-    ("gives", "told"),
+    ("gives", "problem"),
     [
         (None, "must be a mapping; got None"),
         ([("a", 1)], "must be a mapping; got"),
         ({1: "one"}, "a key must be text; got int"),
     ],
 )
-async def test_what_a_resolver_must_not_give_fails_the_turn(gives: Any, told: str) -> None:
+async def test_what_a_resolver_must_not_give_fails_the_turn(gives: Any, problem: str) -> None:
     trace = Trace()
 
     async def resolver(input: Any, so_far: Any) -> Any:
@@ -107,7 +107,7 @@ async def test_what_a_resolver_must_not_give_fails_the_turn(gives: Any, told: st
 
     async with hosting() as (_, host):
         session = await hosted(host, context=resolver, hooks=trace.hooks(), run=trace.run())
-        with pytest.raises(ContextError, match=rf"the context resolver .+resolver: what it gives:? {told}"):
+        with pytest.raises(ContextError, match=rf"the context resolver .+resolver: what it gives:? {problem}"):
             await session.start()
     assert trace.names == ["on_start", "on_before_context", "on_error"]
     assert trace.told[-1][1].stage == "context"
@@ -115,22 +115,22 @@ async def test_what_a_resolver_must_not_give_fails_the_turn(gives: Any, told: st
 
 @pytest.mark.spec("F25")
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "problem"),
     [
         ("text", "context must be a list; got 'text'"),
         (5, "context must be a list; got 5"),
         ([5], r"context is a mapping, a resolver \(input, context so far\) -> mapping, or a list of these; got 5"),
         ({1: 2}, "context: a key must be text; got int"),
         ([{}, {None: 2}], "context: a key must be text; got NoneType"),
-        (lambda one: {}, r"a context resolver is called with the input and context so far; got a function of"),
+        (lambda argument: {}, r"a context resolver is called with the input and context so far; got a function of"),
     ],
 )
-async def test_what_is_no_layer_is_refused_when_it_is_given(wrong: Any, told: str) -> None:
+async def test_what_is_no_layer_is_refused_when_it_is_given(wrong: Any, problem: str) -> None:
     async with hosting() as (_, host):
-        with pytest.raises(DefinitionError, match=f"register 'helper': {told}"):
+        with pytest.raises(DefinitionError, match=f"register 'helper': {problem}"):
             await host.register(AGENT, context=wrong)
         await host.register(AGENT)
-        with pytest.raises(DefinitionError, match=f"create_session 'helper': {told}"):
+        with pytest.raises(DefinitionError, match=f"create_session 'helper': {problem}"):
             host.create_session("helper", principal=ADA, context=wrong)
 
 
@@ -141,11 +141,11 @@ ENTRIES = st.lists(st.tuples(MAPPINGS, st.sampled_from(["mapping", "sync", "asyn
 @pytest.mark.spec("F24")
 @given(st.tuples(ENTRIES, ENTRIES, ENTRIES))
 async def test_the_merge_is_a_fold_over_all_entries_of_all_layers(layers: tuple[Any, Any, Any]) -> None:
-    seen: list[Mapping[str, Any]] = []
+    received_contexts: list[Mapping[str, Any]] = []
 
     def entry(mapping: dict[str, Any], kind: str) -> Entry:
         def sync(input: int, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
-            seen.append(so_far)
+            received_contexts.append(so_far)
             return {name: value + input + len(so_far) for name, value in mapping.items()}
 
         async def later(input: int, so_far: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -154,13 +154,15 @@ async def test_the_merge_is_a_fold_over_all_entries_of_all_layers(layers: tuple[
         return mapping if kind == "mapping" else sync if kind == "sync" else later
 
     folded: dict[str, Any] = {}
-    shown: list[Mapping[str, Any]] = []
-    for mapping, kind in [one for layer in layers for one in layer]:
+    expected_contexts: list[Mapping[str, Any]] = []
+    for mapping, kind in [pair for layer in layers for pair in layer]:
         if kind == "mapping":
             folded = folded | mapping
         else:
-            shown.append(folded)
+            expected_contexts.append(folded)
             folded = folded | {name: value + 7 + len(folded) for name, value in mapping.items()}
-    entries = [one for layer in layers for one in checked_layer("", [entry(*each) for each in layer])]
+    entries = [
+        checked_entry for layer in layers for checked_entry in checked_layer("", [entry(*each) for each in layer])
+    ]
     assert await merge_context(entries, 7) == folded
-    assert seen == shown
+    assert received_contexts == expected_contexts

@@ -30,8 +30,8 @@ async def test_hooks_compose_registered_then_of_the_session_then_those_that_were
         )
         assert chained is session
         await session.start()
-    who = ("registered", "own", "chained")
-    expected = [f"{one} {step}" for step in STEPS[:-1] for one in who]
+    owners = ("registered", "own", "chained")
+    expected = [f"{owner} {step}" for step in STEPS[:-1] for owner in owners]
     expected.insert(3, "last on_start")
     expected.insert(expected.index("registered on_after_run"), "run")
     assert trace.names == expected
@@ -81,13 +81,13 @@ def generator(_: TurnStarted) -> Iterator[None]:
 
 @pytest.mark.spec("F24")
 @pytest.mark.parametrize(
-    ("hook", "given"), [(lambda _: {"a": 1}, "dict"), (generator, "generator"), (lambda _: False, "bool")]
+    ("hook", "type_name"), [(lambda _: {"a": 1}, "dict"), (generator, "generator"), (lambda _: False, "bool")]
 )
-async def test_a_hook_that_gives_something_back_fails_the_turn(hook: Any, given: str) -> None:
+async def test_a_hook_that_gives_something_back_fails_the_turn(hook: Any, type_name: str) -> None:
     trace = Trace()
     async with hosting() as (_, host):
         session = (await hosted(host, run=trace.run())).on_before_run(hook)
-        with pytest.raises(InvalidOutput, match=rf"the session hook .+ gave {given}; it gives nothing") as raised:
+        with pytest.raises(InvalidOutput, match=rf"the session hook .+ gave {type_name}; it gives nothing") as raised:
             await session.start()
     assert "context=[resolver]" in str(raised.value.hint)
     assert trace.names == []
@@ -95,7 +95,7 @@ async def test_a_hook_that_gives_something_back_fails_the_turn(hook: Any, given:
 
 @pytest.mark.spec("F25")
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "problem"),
     [
         ("hook", "hooks: on_start must be a list; got 'hook'"),
         (5, "hooks: on_start must be a list; got 5"),
@@ -104,12 +104,12 @@ async def test_a_hook_that_gives_something_back_fails_the_turn(hook: Any, given:
         (lambda a, b: None, r"hooks: on_start is called with the event; got a function of \(a, b\)"),
     ],
 )
-async def test_what_is_no_hook_is_refused_when_it_is_given(wrong: Any, told: str) -> None:
-    with pytest.raises(DefinitionError, match=told):
+async def test_what_is_no_hook_is_refused_when_it_is_given(wrong: Any, problem: str) -> None:
+    with pytest.raises(DefinitionError, match=problem):
         SessionHooks(on_start=wrong)
     async with hosting() as (_, host):
         session = await hosted(host)
-        with pytest.raises(DefinitionError, match=told):
+        with pytest.raises(DefinitionError, match=problem):
             session.on_start(wrong)
 
 

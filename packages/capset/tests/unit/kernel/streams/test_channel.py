@@ -36,10 +36,10 @@ class Channel:
 
 
 async def received(channel: Channel) -> list[int]:
-    found: list[int] = []
-    while (one := await channel.receive()) is not None:
-        found.append(one.data)
-    return found
+    numbers: list[int] = []
+    while (received_message := await channel.receive()) is not None:
+        numbers.append(received_message.data)
+    return numbers
 
 
 @pytest.mark.spec("K14")
@@ -61,9 +61,9 @@ async def test_a_sender_is_never_further_ahead_than_the_buffer_and_one(buffer: i
     taken: list[int] = []
     for _ in range(min(takes, count)):
         assert started - len(taken) <= buffer + 1
-        one = await channel.receive()
-        assert one
-        taken.append(one.data)
+        received_message = await channel.receive()
+        assert received_message
+        taken.append(received_message.data)
         await turns(3)
     assert started == min(count, len(taken) + buffer + 1)
     assert taken + await received(channel) == list(range(count))
@@ -77,9 +77,9 @@ async def test_several_senders_share_the_bound_and_lose_nothing() -> None:
     await turns()
     assert sum(task.done() for task in waiting) == 2
     for number in range(10):
-        one = await channel.receive()
-        assert one
-        assert one.data == number
+        received_message = await channel.receive()
+        assert received_message
+        assert received_message.data == number
         await turns()
         assert sum(task.done() for task in waiting) == min(10, 3 + number)
 
@@ -107,9 +107,9 @@ async def test_a_receiver_that_is_cancelled_takes_nothing_with_it() -> None:
     sending = asyncio.create_task(channel.send(message(1)))
     receiving.cancel()
     await turns()
-    one = await channel.receive()
-    assert one
-    assert one.data == 1
+    received_message = await channel.receive()
+    assert received_message
+    assert received_message.data == 1
     await sending
 
 
@@ -134,7 +134,7 @@ async def test_a_sender_that_is_cancelled_does_not_block_the_next() -> None:
     sending[1].cancel()  # what has not begun is not
     await turns()
     taken = [await channel.receive() for _ in range(3)]
-    assert [one.data for one in taken if one] == [0, 2, 3]
+    assert [received_message.data for received_message in taken if received_message] == [0, 2, 3]
     await asyncio.gather(*sending[2:])
 
 
@@ -173,9 +173,9 @@ async def test_there_is_one_receiver() -> None:
     with pytest.raises(RuntimeError, match="one reader"):
         await channel.receive()
     channel.finish(message(1))
-    one = await receiving
-    assert one
-    assert one.data == 1
+    received_message = await receiving
+    assert received_message
+    assert received_message.data == 1
 
 
 async def test_once_the_receiver_has_left_senders_are_cancelled() -> None:
@@ -201,11 +201,19 @@ async def test_channels_take_turns_and_each_keeps_its_order() -> None:
     for number in range(2):
         channels["a"].offer(message(number))
     channels["b"].offer(message(10))
-    assert [one.data for one in (await receiver.receive(), await receiver.receive()) if one] == [0, 10]
+    assert [
+        received_message.data
+        for received_message in (await receiver.receive(), await receiver.receive())
+        if received_message
+    ] == [0, 10]
     channels["b"].finish(message(11))
     channels["a"].finish(None)
     assert drained == []
-    assert [one.data for one in (await receiver.receive(), await receiver.receive()) if one] == [1, 11]
+    assert [
+        received_message.data
+        for received_message in (await receiver.receive(), await receiver.receive())
+        if received_message
+    ] == [1, 11]
     assert drained == ["a", "b"]
     receiver.end()
     assert await receiver.receive() is None

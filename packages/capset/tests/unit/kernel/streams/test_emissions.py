@@ -68,9 +68,9 @@ async def test_an_emission_of_the_wrong_type_ends_the_call(stage: Stage, emissio
     async with stage(called) as opened:
         for door in DOORS:
             async with through(door, opened, called) as messages:
-                found = [one async for one in messages]
-            assert [one.kind for one in found] == ["event", "error"]
-            assert codes(found) == ["invalid_output"]
+                received = [message async for message in messages]
+            assert [message.kind for message in received] == ["event", "error"]
+            assert codes(received) == ["invalid_output"]
         assert await outcomes(opened) == ["failed"] * len(DOORS)
 
 
@@ -113,28 +113,28 @@ async def test_one_of_several_replies_has_the_shape_of_its_own_type(stage: Stage
         inbound=Stop, outbound=Widened | Plain, factory=handles(handle), description="Reply in one of two ways."
     )
     async with stage(called) as opened, opened.session.stream(called) as messages:
-        (reply,) = [one async for one in messages]
+        (reply,) = [message async for message in messages]
         assert (reply.type, reply.data) == ("Work.Plain", {"to": 3})
 
 
 @pytest.mark.spec("K9")
 async def test_one_of_several_replies_that_does_not_fit_is_refused_where_it_is_emitted(stage: Stage) -> None:
-    said: list[str] = []
+    error_messages: list[str] = []
 
     async def handle(message: Any, emit: Any, ctx: object) -> None:
         try:
             await emit(Message("reply", "Work.Plain", {"to": "three"}))
         except InvalidOutput as error:
-            said.append(error.message)
+            error_messages.append(error.message)
             raise
 
     called = Tool.from_processor(
         inbound=Stop, outbound=Widened | Plain, factory=handles(handle), description="Reply in one of two ways."
     )
     async with stage(called) as opened, opened.session.stream(called) as messages:
-        (error,) = [one async for one in messages]
+        (error,) = [message async for message in messages]
         assert (error.kind, error.data["code"]) == ("error", "invalid_output")
-    assert said == [f"The tool {called.name!r} emitted a 'Work.Plain' that does not fit its schema."]
+    assert error_messages == [f"The tool {called.name!r} emitted a 'Work.Plain' that does not fit its schema."]
 
 
 @pytest.mark.spec("K2", "K10")
@@ -144,15 +144,15 @@ async def test_an_emitted_error_is_told_whole(stage: Stage, door: str) -> None:
 
     async def process(messages: Any, emit: Any, ctx: object) -> None:
         async for _ in messages:
-            said = {"message": "Odd.", "code": "odd", "status": 409, "retryable": True, "fields": fields}
-            await emit(Message("error", "Work.Do", said))
+            payload = {"message": "Odd.", "code": "odd", "status": 409, "retryable": True, "fields": fields}
+            await emit(Message("error", "Work.Do", payload))
 
     called = processor(process)
     async with stage(called) as opened:
         async with through(door, opened, called) as messages:
-            (error,) = [one async for one in messages]
-        told = {key: error.data[key] for key in ("message", "code", "status", "fields")}
-        assert told == {"message": "Odd.", "code": "odd", "status": 409, "fields": fields}
+            (error,) = [message async for message in messages]
+        details = {key: error.data[key] for key in ("message", "code", "status", "fields")}
+        assert details == {"message": "Odd.", "code": "odd", "status": 409, "fields": fields}
         assert not error.data["retryable"], "it may have had its effects"
 
 
@@ -168,9 +168,9 @@ async def test_violations_by_many_children_are_one_error(stage: Stage, door: str
     called = processor(process)
     async with stage(called) as opened:
         async with through(door, opened, called) as messages:
-            found = [one async for one in messages]
-        assert [one.kind for one in found] == ["error"]
-        assert codes(found) == ["invalid_output"]
+            received = [message async for message in messages]
+        assert [message.kind for message in received] == ["error"]
+        assert codes(received) == ["invalid_output"]
         assert await outcomes(opened) == ["failed"]
 
 
@@ -186,7 +186,7 @@ async def test_one_that_swallows_violations_forever_is_ended(stage: Stage, door:
 
     called = processor(process)
     async with stage(called) as opened, asyncio.timeout(60), through(door, opened, called) as messages:
-        assert codes([one async for one in messages]) == ["invalid_output"]
+        assert codes([message async for message in messages]) == ["invalid_output"]
 
 
 @pytest.mark.spec("K10", "K13")
@@ -219,8 +219,8 @@ async def test_a_task_that_outlives_its_processor_reaches_nobody(
     async with stage(called, other) as opened:
         async with through(door, opened, called) as messages:
             await turns(50)
-            found = [one async for one in messages]
-        assert [one.kind for one in found][-1] == ("reply" if replies else "event")
+            received = [message async for message in messages]
+        assert [message.kind for message in received][-1] == ("reply" if replies else "event")
         late.set()
         _, pending = await asyncio.wait([*tasks, *floods], timeout=5)
         assert not pending

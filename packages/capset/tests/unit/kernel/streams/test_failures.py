@@ -62,13 +62,13 @@ async def test_whatever_is_raised_becomes_one_error_that_says_nothing(
     called = raising(error)
     async with stage(called) as opened:
         async with through(door, opened, called) as messages:
-            found = [one async for one in messages]
-        assert [one.kind for one in found] == ["event", "error"]
-        assert codes(found) == ["internal_error"]
-        assert SECRET not in str(found[-1].data)
-        assert found[-1].meta
-        assert found[-1].data["correlation"] == found[-1].meta.correlation
-        assert found[-1].data["correlation"] in caplog.text
+            received = [message async for message in messages]
+        assert [message.kind for message in received] == ["event", "error"]
+        assert codes(received) == ["internal_error"]
+        assert SECRET not in str(received[-1].data)
+        assert received[-1].meta
+        assert received[-1].data["correlation"] == received[-1].meta.correlation
+        assert received[-1].data["correlation"] in caplog.text
         assert await outcomes(opened) == ["failed"]
 
 
@@ -88,14 +88,14 @@ async def test_of_a_group_of_errors_that_are_meant_to_be_told_the_first_is(
 
     async with stage(called, refused) as opened:
         async with through(door, opened, called) as messages:
-            found = [one async for one in messages]
-        assert [one.kind for one in found] == ["event", "error"]
-        data = found[-1].data
+            received = [message async for message in messages]
+        assert [message.kind for message in received] == ["event", "error"]
+        data = received[-1].data
         assert (data["code"], data["status"], data["message"]) == ("first", 418, "first")
         assert "second" in caplog.text
         async with through(door, opened, refused) as messages:
-            (told,) = [one async for one in messages]
-        assert (told.data["code"], told.data["message"]) == ("not_found", "nothing there")
+            (error,) = [message async for message in messages]
+        assert (error.data["code"], error.data["message"]) == ("not_found", "nothing there")
         assert await outcomes(opened) == ["failed", "failed"]
 
 
@@ -127,10 +127,10 @@ async def test_a_child_fails_while_its_parent_and_its_siblings_are_blocked_in_em
     async with stage(called) as opened:
         async with through(door, opened, called) as messages:
             await until(lambda: len(ended) == 4)
-            found = [one async for one in messages]
-        assert len(found) <= 3
-        assert [one.kind for one in found][-1:] == ["error"]
-        assert codes(found) == ["internal_error"]
+            received = [message async for message in messages]
+        assert len(received) <= 3
+        assert [message.kind for message in received][-1:] == ["error"]
+        assert codes(received) == ["internal_error"]
         assert await outcomes(opened) == ["failed"]
 
 
@@ -160,10 +160,10 @@ async def test_a_failed_task_group_does_not_make_an_expiry_a_cancellation(
     async with stage(called) as opened:
         for to, kind, outcome in ((0, "deadline_exceeded", "timed_out"), (1, "internal_error", "failed")):
             async with through(door, opened, called, to) as messages:
-                assert codes([one async for one in messages]) == [kind]
+                assert codes([message async for message in messages]) == [kind]
             assert (await outcomes(opened))[-1] == outcome
         async with through(door, opened, called, 2) as messages:  # it does not return after its reply
-            assert [one.kind async for one in messages] == ["reply"]
+            assert [message.kind async for message in messages] == ["reply"]
 
 
 @pytest.mark.spec("K9", "K13")
@@ -173,7 +173,7 @@ async def test_a_factory_that_raises_or_returns_nonsense(stage: Stage, door: str
     called = made(factory)
     async with stage(called) as opened:
         async with through(door, opened, called) as messages:
-            assert codes([one async for one in messages]) == ["internal_error"]
+            assert codes([message async for message in messages]) == ["internal_error"]
         result = await opened.session.try_call(called)
         assert isinstance(result.error, InternalError)
         assert await outcomes(opened) == ["failed", "failed"]
@@ -203,9 +203,9 @@ async def test_a_failure_ends_no_other_call(stage: Stage) -> None:
 
     async with stage(bad, good) as opened:
         async with opened.kernel.run(opened.session, both()) as answers:
-            found = [one async for one in answers]
-        assert codes(found) == ["internal_error"] * 20
-        assert [one.kind for one in found].count("reply") == 20
+            received = [message async for message in answers]
+        assert codes(received) == ["internal_error"] * 20
+        assert [message.kind for message in received].count("reply") == 20
 
 
 @pytest.mark.spec("K13")
@@ -227,5 +227,5 @@ async def test_a_cancellation_inside_a_nested_call_is_the_caller_s(stage: Stage)
     async with stage(called, sleep) as opened:
         for door in DOORS:
             async with through(door, opened, called) as messages:
-                assert [one.kind async for one in messages] == ["reply"]
+                assert [message.kind async for message in messages] == ["reply"]
         assert await outcomes(opened, sleep) == ["cancelled"] * len(DOORS)

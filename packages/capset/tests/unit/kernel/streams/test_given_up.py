@@ -63,10 +63,10 @@ async def test_its_call_ends_with_504_once_the_bound_is_over(stage: Stage, door:
     called = stubborn.processor(timeout=0.1) if form == "processor" else stubborn.function(timeout=0.1)
     async with stage(called) as opened:
         async with asyncio.timeout(60), through(door, opened, called) as messages:
-            found = [one async for one in messages]
+            received = [message async for message in messages]
         assert stubborn.is_cancelled.is_set()
-        assert codes(found) == ["deadline_exceeded"]
-        assert [one.kind for one in found] == ["event", "error"]
+        assert codes(received) == ["deadline_exceeded"]
+        assert [message.kind for message in received] == ["event", "error"]
         assert await outcomes(opened) == ["timed_out"]
         assert opened.kernel.abandoned == 1
         stubborn.let_go.set()
@@ -96,13 +96,13 @@ async def test_in_a_mixed_stream_the_others_go_on_and_its_place_is_free_again(st
     called = stubborn.processor(timeout=0.1)
     async with stage(called) as opened:
 
-        async def asked() -> AsyncIterator[Any]:
+        async def inbound() -> AsyncIterator[Any]:
             for _ in range(3):
                 yield opened.session.message("Work_Do", {"to": 1})
 
-        async with asyncio.timeout(60), opened.kernel.run(opened.session, asked(), limit=1) as answers:
-            found = [one async for one in answers]
-        assert codes(found) == ["deadline_exceeded"] * 3
+        async with asyncio.timeout(60), opened.kernel.run(opened.session, inbound(), limit=1) as answers:
+            received = [message async for message in answers]
+        assert codes(received) == ["deadline_exceeded"] * 3
         assert opened.kernel.abandoned == 3
         stubborn.let_go.set()
         await turns(20)
@@ -118,10 +118,10 @@ async def test_one_whose_consumer_made_it_wait_has_its_own_time_first(stage: Sta
 
     called = processor(process, timeout=0.15)
     async with stage(called) as opened:
-        found: list[str] = []
+        kinds: list[str] = []
         async with opened.session.stream(called, to=1) as messages:
             async for message in messages:
-                found.append(message.kind)
+                kinds.append(message.kind)
                 await asyncio.sleep(0.15)
-        assert found == ["event"] * 4 + ["reply"]
+        assert kinds == ["event"] * 4 + ["reply"]
         assert opened.kernel.abandoned == 0

@@ -28,7 +28,11 @@ both_stores = pytest.mark.parametrize("stage", ["memory", "sqlite"], indirect=Tr
 
 
 def quiet(caplog: pytest.LogCaptureFixture) -> bool:
-    return [one for one in caplog.records if one.levelno >= logging.WARNING and one.name.startswith("capset")] == []
+    return [
+        log_record
+        for log_record in caplog.records
+        if log_record.levelno >= logging.WARNING and log_record.name.startswith("capset")
+    ] == []
 
 
 async def nobody_left(opened: Desk) -> None:
@@ -44,9 +48,9 @@ async def test_every_form_comes_through_every_door(stage: Stage, form: str, door
     called = counting(form, log)
     async with stage(called) as opened:
         async with through(door, opened, called, 3) as messages:
-            found = [message async for message in messages]
-        assert [one.kind for one in found] == ["event", "event", "event", "reply"]
-        assert numbers(found) == [0, 1, 2, 3]
+            received = [message async for message in messages]
+        assert [message.kind for message in received] == ["event", "event", "event", "reply"]
+        assert numbers(received) == [0, 1, 2, 3]
         assert await opened.session.call(called, to=2) == 2
         assert log.ended == ["clean", "clean"]
         assert await outcomes(opened) == ["succeeded", "succeeded"]
@@ -83,9 +87,11 @@ async def test_leaving_at_once_leaves_nothing(stage: Stage, form: str, door: str
             async with through(door, opened, called):
                 await turns(wait)
         assert len(log.ended) <= 4
-        found = await outcomes(opened)
-        assert set(found) == {"cancelled"}
-        assert len(found) == 4 or (door == "run" and len(found) < 4)  # a message that was not read is no call
+        call_outcomes = await outcomes(opened)
+        assert set(call_outcomes) == {"cancelled"}
+        assert len(call_outcomes) == 4 or (
+            door == "run" and len(call_outcomes) < 4
+        )  # a message that was not read is no call
 
 
 @pytest.mark.spec("K15")
@@ -131,9 +137,9 @@ async def test_one_who_breaks_and_never_closes_is_closed_with_the_kernel(
         async for _ in messages:
             break
     assert log.ended == ["clean"]
-    found = [one async for one in messages]  # what was under way, and how it ended
-    assert [one.kind for one in found][-1:] == ["error"]
-    assert found[-1].data["code"] == "cancelled"
+    received = [message async for message in messages]  # what was under way, and how it ended
+    assert [message.kind for message in received][-1:] == ["error"]
+    assert received[-1].data["code"] == "cancelled"
     await scope.__aexit__(None, None, None)
 
 

@@ -99,8 +99,8 @@ NOTED: dict[str, Any] = {
 
 
 def emitting(*messages: BaseModel | Message, outbound: Any) -> AnyTool:
-    async def process(given: Any, emit: Any, ctx: object) -> None:
-        async for _ in given:
+    async def process(inbound: Any, emit: Any, ctx: object) -> None:
+        async for _ in inbound:
             for message in messages:
                 await emit(message)
 
@@ -127,24 +127,24 @@ EMITTED: dict[str, tuple[list[Any], Any, list[Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("given", "outbound", "expected"), EMITTED.values(), ids=EMITTED)
-async def test_what_is_emitted_fits_the_outbound(given: list[Any], outbound: Any, expected: list[Any]) -> None:
-    work = emitting(*given, outbound=outbound)
-    found = await emissions(work, {"data": {"x": 1}})
-    assert [one.data for one in found] == expected
-    for one in found:
-        assert_fits(work.outbound, {"kind": one.kind, "type": one.type, "data": one.data})
-        if one.kind == "reply":
-            assert_fits(work.output.json_schema, one.data)
+@pytest.mark.parametrize(("emitted", "outbound", "expected"), EMITTED.values(), ids=EMITTED)
+async def test_what_is_emitted_fits_the_outbound(emitted: list[Any], outbound: Any, expected: list[Any]) -> None:
+    work = emitting(*emitted, outbound=outbound)
+    messages = await emissions(work, {"data": {"x": 1}})
+    assert [message.data for message in messages] == expected
+    for message in messages:
+        assert_fits(work.outbound, {"kind": message.kind, "type": message.type, "data": message.data})
+        if message.kind == "reply":
+            assert_fits(work.output.json_schema, message.data)
 
 
 @pytest.mark.parametrize(
-    ("given", "outbound"),
+    ("emission", "outbound"),
     [(Message("event", "Work.Share", 101), Share), (Waited(data=timedelta(seconds=1)), Waited)],
     ids=["a bound of the message's field", "a config of the message's own"],
 )
-async def test_what_only_the_message_says_of_its_data_holds_too(given: Any, outbound: Any) -> None:
-    (error,) = await emissions(emitting(given, outbound=outbound), {"data": {"x": 1}})
+async def test_what_only_the_message_says_of_its_data_holds_too(emission: Any, outbound: Any) -> None:
+    (error,) = await emissions(emitting(emission, outbound=outbound), {"data": {"x": 1}})
     assert (error.kind, error.data["code"]) == ("error", "invalid_output")
     assert "does not fit its schema" in error.data["message"]
 
@@ -158,8 +158,8 @@ async def test_so_does_the_reply_of_a_function_that_streams() -> None:
 
     event, reply = await emissions(work, {})
     assert reply.data == [{"stepNumber": 1, "took": 2.0}]
-    for one in (event, reply):
-        assert_fits(work.outbound, {"kind": one.kind, "type": one.type, "data": one.data})
+    for message in (event, reply):
+        assert_fits(work.outbound, {"kind": message.kind, "type": message.type, "data": message.data})
 
 
 def assert_fits(schema: Mapping[str, Any], data: Any) -> None:

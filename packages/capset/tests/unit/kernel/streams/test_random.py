@@ -69,12 +69,12 @@ class World:
 
     def tool(self, number: int, kind: Kind) -> AnyTool:
         async def say(emit: Any, call: str, channel: int) -> None:
-            seen = self.seen[call]
-            for one in range(kind.each):
+            traffic = self.seen[call]
+            for index in range(kind.each):
                 await pause(kind.turns)
-                await emit(Step(data=channel * 1_000 + one))
-                seen.started += 1  # those that returned: the one that is beyond the buffer is still in emit
-                self.worst = max(self.worst, seen.started - len(seen.taken) - kind.buffer)
+                await emit(Step(data=channel * 1_000 + index))
+                traffic.started += 1  # those that returned: the one that is beyond the buffer is still in emit
+                self.worst = max(self.worst, traffic.started - len(traffic.taken) - kind.buffer)
 
         async def process(messages: Any, emit: Any, ctx: Any) -> None:
             async for _ in messages:
@@ -136,16 +136,16 @@ async def test_nobody_runs_ahead_order_holds_and_each_call_has_one_outcome(
         records = await records_of(kernel.audit)
     # What is handed to a reader that waits for it is taken, and the reader may not have looked yet.
     assert runtime.worst <= 1
-    by_call = Counter(one.correlation for one in records)
+    by_call = Counter(record.correlation for record in records)
     assert set(by_call.values()) <= {1}
     assert set(by_call) <= set(read)
     assert len(set(read) - set(by_call)) <= 1  # one that was read while there was no room
-    for call, seen in runtime.seen.items():
+    for call, traffic in runtime.seen.items():
         of_lanes: defaultdict[int, list[int]] = defaultdict(list)
-        for message in seen.taken:
+        for message in traffic.taken:
             if message.kind == "event":
                 of_lanes[message.data // 1_000].append(message.data)
         assert all(channel == sorted(channel) for channel in of_lanes.values()), call
-        assert [one.kind for one in seen.taken[:-1] if one.kind != "event"] == [], call
-        ids = [one.meta.id for one in seen.taken if one.meta]
+        assert [message.kind for message in traffic.taken[:-1] if message.kind != "event"] == [], call
+        ids = [message.meta.id for message in traffic.taken if message.meta]
         assert len(set(ids)) == len(ids)

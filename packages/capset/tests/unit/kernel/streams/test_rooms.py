@@ -21,9 +21,9 @@ async def talk(opened: Desk, sent: list[int], *, type: str = "Work.Do") -> list[
     """Send some, finish, and read all that comes."""
     async with asyncio.timeout(60), opened.session.open(type) as room:
         sending = asyncio.create_task(send(room, sent))
-        found = [message async for message in room]
+        received = [message async for message in room]
         await sending
-    return found
+    return received
 
 
 async def send(room: Duplex, sent: list[int]) -> None:
@@ -49,9 +49,11 @@ async def test_one_processor_serves_all_messages_in_order(stage: Stage) -> None:
 
     called = made(factory)
     async with stage(called) as opened:
-        found = await talk(opened, [1, 2, 3])
-        assert [(one.kind, one.data) for one in found if one.kind == "reply"] == [("reply", n) for n in (1, 3, 6)]
-        assert [one.kind for one in found] == ["event", "reply"] * 3
+        received = await talk(opened, [1, 2, 3])
+        assert [(message.kind, message.data) for message in received if message.kind == "reply"] == [
+            ("reply", n) for n in (1, 3, 6)
+        ]
+        assert [message.kind for message in received] == ["event", "reply"] * 3
         assert made_of == [1]
         assert await outcomes(opened) == ["succeeded"] * 3
 
@@ -65,9 +67,9 @@ async def test_one_that_returns_early_has_later_messages_refused(stage: Stage, a
 
     called = processor(process)
     async with stage(called) as opened:
-        found = await talk(opened, [0, 1, 2, 3])
-        assert [one.data for one in found if one.kind == "reply"] == list(range(after))
-        assert [(one.data["code"], one.data["status"]) for one in found if one.kind == "error"] == [
+        received = await talk(opened, [0, 1, 2, 3])
+        assert [message.data for message in received if message.kind == "reply"] == list(range(after))
+        assert [(message.data["code"], message.data["status"]) for message in received if message.kind == "error"] == [
             ("stream_ended", 409)
         ] * (4 - after)
         assert await outcomes(opened) == ["succeeded"] * after + ["failed"] * (4 - after)
@@ -81,9 +83,9 @@ async def test_one_that_raises_in_the_middle(stage: Stage) -> None:
 
     called = processor(process)
     async with stage(called) as opened:
-        found = await talk(opened, [0, 1, 0])
-        assert [one.kind for one in found] == ["reply", "error", "error"]
-        assert codes(found) == ["internal_error", "stream_ended"]
+        received = await talk(opened, [0, 1, 0])
+        assert [message.kind for message in received] == ["reply", "error", "error"]
+        assert codes(received) == ["internal_error", "stream_ended"]
         assert await outcomes(opened) == ["succeeded", "failed", "failed"]
 
 
@@ -99,9 +101,9 @@ async def test_one_that_replies_twice(stage: Stage, swallows: bool) -> None:
 
     called = processor(process)
     async with stage(called) as opened:
-        found = await talk(opened, [0, 1, 0])
-        assert [one.kind for one in found] == ["reply", "error", "reply" if swallows else "error"]
-        assert codes(found)[0] == "invalid_output"
+        received = await talk(opened, [0, 1, 0])
+        assert [message.kind for message in received] == ["reply", "error", "reply" if swallows else "error"]
+        assert codes(received)[0] == "invalid_output"
 
 
 @pytest.mark.spec("K10", "K16")
@@ -184,7 +186,7 @@ async def test_an_idle_room_is_left_at_once(stage: Stage) -> None:
         assert asyncio.get_running_loop().time() - began < 2
         with pytest.raises(RuntimeError, match="inside of"):
             await room.send({"to": 0})
-        assert [one async for one in room] == []
+        assert [message async for message in room] == []
 
 
 @pytest.mark.spec("K10", "K13")
@@ -208,8 +210,8 @@ async def test_a_task_that_is_left_behind_does_not_speak_for_the_next_message(st
 
     called = processor(process)
     async with stage(called) as opened:
-        found = await talk(opened, [0, 1])
-        assert [(one.kind, one.data) for one in found] == [("reply", 0), ("event", 1), ("reply", 1)]
+        received = await talk(opened, [0, 1])
+        assert [(message.kind, message.data) for message in received] == [("reply", 0), ("event", 1), ("reply", 1)]
         assert isinstance(tasks[0].exception(), InternalError)
         assert await outcomes(opened) == ["succeeded"] * 2
 
@@ -240,7 +242,7 @@ async def test_between_two_messages_there_is_nothing_to_emit_for(stage: Stage) -
         await until(lambda: refused)
         await room.send({"to": 2})
         room.finish()
-        assert [one.data async for one in room] == [2]
+        assert [message.data async for message in room] == [2]
 
 
 @pytest.mark.spec("K10", "K15")
@@ -260,11 +262,11 @@ async def test_one_that_lingers_after_its_reply_is_ended(
     called = processor(process)
     async with stage(called) as opened:
         try:
-            found = await talk(opened, [1, 2])
+            received = await talk(opened, [1, 2])
         finally:
             release.set()
-        assert [one.kind for one in found] == ["reply", "error"]
-        assert codes(found) == ["stream_ended"]
+        assert [message.kind for message in received] == ["reply", "error"]
+        assert codes(received) == ["stream_ended"]
         assert "did not return within" in caplog.text
         assert opened.kernel.abandoned == swallows
         await until(lambda: not opened.session._context.runtime._stopping)
@@ -272,11 +274,11 @@ async def test_one_that_lingers_after_its_reply_is_ended(
 
 @pytest.mark.spec("K8")
 async def test_a_message_to_another_tool_does_not_get_to_this_processor(stage: Stage) -> None:
-    seen: list[Any] = []
+    trace: list[Any] = []
 
     async def process(messages: Any, emit: Any, ctx: object) -> None:
         async for message in messages:
-            seen.append(message.type)
+            trace.append(message.type)
             await emit(Done(data=1))
 
     called, other = processor(process), processor(process, type="Work.Other")
@@ -284,15 +286,15 @@ async def test_a_message_to_another_tool_does_not_get_to_this_processor(stage: S
         async with asyncio.timeout(60), opened.session.open("Work.Do") as room:
             for named in ("Work.Do", "Work.Other", "kit.Work_Do", "Work.None"):
                 await room.send(message=Message("command", named, {"to": 1}))
-                seen.append(await anext(room))
+                trace.append(await anext(room))
             room.finish()
-        assert [one if isinstance(one, str) else one.kind for one in seen] == [
+        assert [entry if isinstance(entry, str) else entry.kind for entry in trace] == [
             *("Work.Do", "reply"),
             "error",
             *("Work.Do", "reply"),
             "error",
         ]
-        assert codes([one for one in seen if not isinstance(one, str)]) == ["invalid_arguments", "not_found"]
+        assert codes([entry for entry in trace if not isinstance(entry, str)]) == ["invalid_arguments", "not_found"]
         assert len(await opened.records(tool="Work_Other")) == 1
 
 
@@ -305,7 +307,7 @@ async def test_nothing_can_be_sent_once_the_kernel_has_closed(stage: Stage) -> N
     async with asyncio.timeout(2):
         with pytest.raises(RuntimeError, match="has ended"):
             await room.send({"to": 1})
-        assert [one async for one in room] == []
+        assert [message async for message in room] == []
         await room.__aexit__(None, None, None)
 
 

@@ -28,9 +28,9 @@ META = Meta("in-1", "2026-01-01T00:00:00.000000Z", "thread-1", "before-1", trace
 
 
 def metas(messages: list[Message]) -> list[Meta]:
-    found = [one.meta for one in messages if one.meta is not None]
-    assert len(found) == len(messages)
-    return found
+    stamps = [message.meta for message in messages if message.meta is not None]
+    assert len(stamps) == len(messages)
+    return stamps
 
 
 @pytest.mark.spec("K11")
@@ -41,21 +41,23 @@ async def test_what_comes_of_a_message_says_so(stage: Stage, form: str, door: st
     message = sent(called, 2, meta=META)
     async with stage(called) as opened:
         if door == "invoke":
-            found = await read(opened.session.invoke(message))
+            received = await read(opened.session.invoke(message))
         elif door == "run":
             async with opened.kernel.run(opened.session, given([message])) as answers:
-                found = [one async for one in answers]
+                received = [answer async for answer in answers]
         else:
             async with opened.session.open(called.type) as room:
                 await room.send(message=message)
                 room.finish()
-                found = [one async for one in room]
-        stamps = metas(found)
-        assert len(stamps) == len({one.id for one in stamps}) == 3
-        assert {one.correlation for one in stamps} == {"thread-1"}
-        assert {one.causation for one in stamps} == {"in-1"}
-        assert {one.traceparent for one in stamps} == {"00-1-2-01"}
-        assert [(one.timestamp, one.id) for one in stamps] == sorted((one.timestamp, one.id) for one in stamps)
+                received = [answer async for answer in room]
+        stamps = metas(received)
+        assert len(stamps) == len({stamp.id for stamp in stamps}) == 3
+        assert {stamp.correlation for stamp in stamps} == {"thread-1"}
+        assert {stamp.causation for stamp in stamps} == {"in-1"}
+        assert {stamp.traceparent for stamp in stamps} == {"00-1-2-01"}
+        assert [(stamp.timestamp, stamp.id) for stamp in stamps] == sorted(
+            (stamp.timestamp, stamp.id) for stamp in stamps
+        )
         record = await opened.record(tool=called.name)
         assert (record.correlation, record.causation) == ("thread-1", "in-1")
 
@@ -66,10 +68,10 @@ async def test_where_nothing_caused_a_call_it_is_its_own_cause(stage: Stage, doo
     called = counting("process", Log())
     async with stage(called) as opened:
         async with through(door, opened, called, 2) as messages:
-            stamps = metas([one async for one in messages])
+            stamps = metas([message async for message in messages])
         record = await opened.record(tool=called.name)
-        assert {one.causation for one in stamps} == {one.correlation for one in stamps} == {record.id}
-        assert {one.traceparent for one in stamps} == {None}
+        assert {stamp.causation for stamp in stamps} == {stamp.correlation for stamp in stamps} == {record.id}
+        assert {stamp.traceparent for stamp in stamps} == {None}
 
 
 @pytest.mark.spec("K11")
@@ -101,22 +103,22 @@ async def test_what_was_emitted_can_be_told_apart_and_collected(stage: Stage) ->
 
 @pytest.mark.spec("K27")
 async def test_a_processor_sees_the_id_of_each_message(stage: Stage) -> None:
-    seen: list[str] = []
+    message_ids: list[str] = []
 
     async def process(messages: Any, emit: Any, ctx: Context) -> None:
         async for message in messages:
-            seen.append(ctx.message_id)
+            message_ids.append(ctx.message_id)
             await emit(Done(data=message.data.to))
 
     called = processor(process)
     async with stage(called) as opened, asyncio.timeout(60):
         await read(opened.session.invoke(sent(called, 1, meta=META)))
         (single,) = metas(await read(opened.session.invoke(sent(called, 1))))
-        assert seen == ["in-1", single.causation]
+        assert message_ids == ["in-1", single.causation]
         async with opened.session.open(called.type) as room:
-            for own in ("in-2", "in-3"):
-                await room.send(message=sent(called, 1, meta=replace(META, id=own)))
+            for message_id in ("in-2", "in-3"):
+                await room.send(message=sent(called, 1, meta=replace(META, id=message_id)))
                 (answer,) = metas([await anext(room)])
-                assert answer.causation == own
+                assert answer.causation == message_id
             room.finish()
-        assert seen[2:] == ["in-2", "in-3"]
+        assert message_ids[2:] == ["in-2", "in-3"]

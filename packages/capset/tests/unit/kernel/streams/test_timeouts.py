@@ -40,12 +40,12 @@ async def test_the_time_blocked_in_emit_is_not_the_tools(stage: Stage, form: str
     called = counting(form, Log(), timeout=0.4)
     async with stage(called) as opened:
         async with through(door, opened, called, 4) as messages:
-            found: list[Message] = []
+            received: list[Message] = []
             async for message in messages:
-                found.append(message)
+                received.append(message)
                 await asyncio.sleep(0.12)
-        assert codes(found) == []
-        assert len(found) == 5
+        assert codes(received) == []
+        assert len(received) == 5
 
 
 @pytest.mark.spec("K16")
@@ -57,10 +57,10 @@ async def test_the_tools_own_time_is_up_however_often_it_emits(stage: Stage, for
     async with stage(called) as opened:
         began = asyncio.get_running_loop().time()
         async with through(door, opened, called, 1_000) as messages:
-            found = [one async for one in messages]
+            received = [message async for message in messages]
         assert asyncio.get_running_loop().time() - began < 3
-        assert codes(found) == ["deadline_exceeded"]
-        assert found[-1].data["status"] == 504
+        assert codes(received) == ["deadline_exceeded"]
+        assert received[-1].data["status"] == 504
         assert log.ended == ["clean"]
         assert await outcomes(opened) == ["timed_out"]
 
@@ -81,12 +81,12 @@ async def test_with_several_children_blocked_it_stands_still_until_the_last_goes
     async with stage(called) as opened:
         for to, last in ((0, "reply"), (1, "error")):
             async with through(door, opened, called, to) as messages:
-                found: list[Message] = []
+                received: list[Message] = []
                 async for message in messages:
-                    found.append(message)
-                    await asyncio.sleep(0.12 if len(found) < 6 else 0)
-            assert [one.kind for one in found] == ["event"] * 5 + [last]
-        assert codes(found) == ["deadline_exceeded"]
+                    received.append(message)
+                    await asyncio.sleep(0.12 if len(received) < 6 else 0)
+            assert [message.kind for message in received] == ["event"] * 5 + [last]
+        assert codes(received) == ["deadline_exceeded"]
 
 
 @pytest.mark.spec("K16")
@@ -100,7 +100,7 @@ async def test_a_deadline_runs_while_it_is_blocked(stage: Stage, form: str) -> N
             async with stream as messages:
                 await anext(messages)
                 await until(lambda: log.ended == ["clean"])
-                assert codes([one async for one in messages]) == ["deadline_exceeded"]
+                assert codes([message async for message in messages]) == ["deadline_exceeded"]
             log.ended.clear()
         assert await outcomes(opened) == ["timed_out"] * 2
 
@@ -132,7 +132,7 @@ async def test_an_expiry_is_one_also_where_it_is_swallowed(stage: Stage, door: s
     called = processor(process, timeout=0.1)
     async with stage(called) as opened:
         async with through(door, opened, called) as messages:
-            assert codes([one async for one in messages]) == ["deadline_exceeded"]
+            assert codes([message async for message in messages]) == ["deadline_exceeded"]
         assert await outcomes(opened) == ["timed_out"]
 
 
@@ -181,13 +181,13 @@ async def test_a_stalled_consumer_ends_its_call(stage: Stage, form: str, door: s
     async with stage(called) as opened:
         other = type(opened)(opened.kernel, opened.session.options(consumer_timeout=0.1))
         async with through(door, other, called, 50) as messages:
-            found: list[Message] = []
+            received: list[Message] = []
             async for message in messages:
-                found.append(message)
-                if len(found) == 2:
+                received.append(message)
+                if len(received) == 2:
                     await until(lambda: log.ended == ["clean"])
-        assert codes(found) == ["consumer_timeout"]
-        assert (found[-1].kind, found[-1].data["status"]) == ("error", 504)
+        assert codes(received) == ["consumer_timeout"]
+        assert (received[-1].kind, received[-1].data["status"]) == ("error", 504)
         assert await outcomes(opened) == ["timed_out"]
 
 
@@ -202,11 +202,11 @@ async def test_a_slow_consumer_is_not_a_stalled_one(stage: Stage) -> None:
     called = processor(process)
     async with stage(called) as opened:
         async with opened.session.options(consumer_timeout=0.25).stream(called) as messages:
-            found: list[int] = []
+            numbers: list[int] = []
             async for message in messages:
-                found.append(message.data)
+                numbers.append(message.data)
                 await asyncio.sleep(0.1)
-        assert found == list(range(8))
+        assert numbers == list(range(8))
 
 
 @pytest.mark.spec("K15", "K16")
@@ -229,6 +229,6 @@ async def test_a_generator_that_fails_as_it_is_closed_changes_no_outcome(
         async with stalled as messages:
             await anext(messages)
             await asyncio.sleep(0.2)
-            assert codes([one async for one in messages]) == ["consumer_timeout"]
+            assert codes([message async for message in messages]) == ["consumer_timeout"]
         assert "failed as it was closed" in caplog.text
         assert await outcomes(opened) == ["cancelled", "timed_out"]

@@ -36,20 +36,20 @@ class Notes:
     def begun(self, call: Invocation) -> str:
         return self._note("begun", call.id)
 
-    def joined(self, kept: str) -> None:
-        self._note("joined", kept)
+    def joined(self, state: str) -> None:
+        self._note("joined", state)
 
-    def ended(self, call: Invocation, kept: str) -> None:
-        assert kept == call.id
+    def ended(self, call: Invocation, state: str) -> None:
+        assert state == call.id
         self._note("ended", call.outcome)
 
-    def left(self, kept: str) -> None:
-        self._note("left", kept)
+    def left(self, state: str) -> None:
+        self._note("left", state)
 
-    def _note(self, what: str, value: Any) -> Any:
-        if what in self._fails:
+    def _note(self, event: str, value: Any) -> Any:
+        if event in self._fails:
             raise RuntimeError("out of ink")
-        self.said.append((what, value))
+        self.said.append((event, value))
         return value
 
 
@@ -60,32 +60,32 @@ async def test_an_observer_is_told_of_the_begin_the_outcome_and_the_end() -> Non
     assert notes.said == [("begun", result.record), ("ended", "succeeded"), ("left", result.record)]
 
 
-@pytest.mark.parametrize("what", ["begun", "ended", "left"])
+@pytest.mark.parametrize("failing_event", ["begun", "ended", "left"])
 async def test_an_observer_that_fails_is_named_in_the_log_and_harms_no_call(
-    what: str, caplog: pytest.LogCaptureFixture
+    failing_event: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    bad, good = Notes(what), Notes()
+    bad, good = Notes(failing_event), Notes()
     async with Kernel(store="memory://", observers=[bad, good]) as kernel, kernel.open(AGENT, principal=WHO) as session:
         assert await session.call(plain, 1) == 1
         (record,) = await records_of(kernel.audit)
     assert record.outcome == "succeeded"
-    assert [one for one, _ in good.said] == ["begun", "ended", "left"]
+    assert [event for event, _ in good.said] == ["begun", "ended", "left"]
     assert "the observer Notes failed" in caplog.text
 
 
 async def test_what_an_observer_keeps_of_a_call_is_let_go_with_it() -> None:
-    kept: list[weakref.ref[Keeping]] = []
+    references: list[weakref.ref[Keeping]] = []
 
     class Keeping(Notes):
         def begun(self, call: Invocation) -> Any:
-            one = Keeping()
-            kept.append(weakref.ref(one))
-            return one
+            observer = Keeping()
+            references.append(weakref.ref(observer))
+            return observer
 
-        def ended(self, call: Invocation, kept: Any) -> None:
+        def ended(self, call: Invocation, state: Any) -> None:
             pass
 
-        def left(self, kept: Any) -> None:
+        def left(self, state: Any) -> None:
             pass
 
     async with (
@@ -93,7 +93,7 @@ async def test_what_an_observer_keeps_of_a_call_is_let_go_with_it() -> None:
         kernel.open(AGENT, principal=WHO) as session,
     ):
         await session.call(plain, 1)
-        assert [one() for one in kept] == [None], "although its record has not been read"
+        assert [reference() for reference in references] == [None], "although its record has not been read"
 
 
 async def test_an_observer_may_come_and_go() -> None:
@@ -115,7 +115,7 @@ async def test_a_call_before_its_first_step_is_told_of_too() -> None:
         session.stream(plain, 1),
     ):
         pass
-    assert [one for one, _ in notes.said] == ["begun", "ended", "left"]
+    assert [event for event, _ in notes.said] == ["begun", "ended", "left"]
     assert notes.said[1] == ("ended", "cancelled")
 
 
@@ -133,7 +133,7 @@ async def test_a_call_that_is_dropped_leaves_the_context_alone() -> None:
         call = session.call(wait)
         call.send(None)
         call.close()
-    assert [one for one, _ in notes.said] == ["begun", "ended"]
+    assert [event for event, _ in notes.said] == ["begun", "ended"]
 
 
 async def test_without_observers_a_call_enters_no_function_of_theirs() -> None:

@@ -60,8 +60,8 @@ async def test_a_stream_is_one_span_and_its_messages_carry_it() -> None:
         messages = await read(session.stream(count, to=2))
         assert not get_current_span().is_recording()
     context = context_of(traces.one)
-    told = {message.meta.traceparent for message in messages if message.meta}
-    assert told == {f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"}
+    traceparents = {message.meta.traceparent for message in messages if message.meta}
+    assert traceparents == {f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"}
     assert traces.tree == ["execute_tool count"]
 
 
@@ -112,7 +112,7 @@ async def test_what_a_processor_does_is_below_the_call_that_it_works_for() -> No
 async def test_the_span_of_a_message_from_elsewhere_is_the_parent() -> None:
     traces = Traces()
     async with traced(traces) as session:
-        with traces.provider.get_tracer("host").start_as_current_span("reading a queue") as here:
+        with traces.provider.get_tracer("host").start_as_current_span("reading a queue") as outer_span:
             meta = Meta("sent-1", "2026-01-01T00:00:00.000000Z", "thread-1", traceparent=REMOTE)
             await read(session.invoke(Message("query", "greet", Json(b'{"name":"bob"}'), meta)))
             broken = Meta("sent-2", "2026-01-01T00:00:00.000000Z", "thread-1", traceparent="00-no-such-span")
@@ -120,17 +120,20 @@ async def test_the_span_of_a_message_from_elsewhere_is_the_parent() -> None:
     _, far, near = traces.spans
     assert far.parent is not None
     assert (f"{far.parent.trace_id:x}", f"{far.parent.span_id:x}") == tuple(REMOTE[3:-3].lstrip("0").split("-"))
-    assert [link.context for link in far.links] == [here.get_span_context()]
-    assert near.parent == here.get_span_context()
+    assert [link.context for link in far.links] == [outer_span.get_span_context()]
+    assert near.parent == outer_span.get_span_context()
 
 
 async def test_a_message_may_name_the_span_that_it_is_sent_in() -> None:
     traces = Traces()
     async with traced(traces) as session:
-        with traces.provider.get_tracer("host").start_as_current_span("asking") as here:
+        with traces.provider.get_tracer("host").start_as_current_span("asking") as outer_span:
             meta = Meta(
-                "sent-1", "2026-01-01T00:00:00.000000Z", "thread-1", traceparent=traceparent_of(here.get_span_context())
+                "sent-1",
+                "2026-01-01T00:00:00.000000Z",
+                "thread-1",
+                traceparent=traceparent_of(outer_span.get_span_context()),
             )
             await read(session.invoke(Message("query", "greet", Json(b'{"name":"bob"}'), meta)))
     near = next(span for span in traces.spans if span.name == "execute_tool greet")
-    assert (near.parent, list(near.links)) == (here.get_span_context(), [])
+    assert (near.parent, list(near.links)) == (outer_span.get_span_context(), [])

@@ -29,9 +29,9 @@ def indexed(path: Path) -> int:
     """Return how many texts the index holds, which must be whole."""
     with raw(path) as file:
         file.execute("INSERT INTO document_words (document_words) VALUES ('integrity-check')")
-        (found,) = file.execute("SELECT count(*) FROM document_words").fetchone()
-        assert file.execute("SELECT count(*) FROM documents").fetchone() == (found,)
-    return found
+        (count,) = file.execute("SELECT count(*) FROM document_words").fetchone()
+        assert file.execute("SELECT count(*) FROM documents").fetchone() == (count,)
+    return count
 
 
 @pytest.mark.spec("P30")
@@ -76,8 +76,8 @@ async def test_a_search_asks_the_index_for_one_keys_words_only(tmp_path: Path) -
         await fill(store, OTHER, 3)
         assert store._engines is not None
         with store._engines[1].begin() as connection:
-            found = connection.execute(Fts5().candidates_query(OTHER, ["common", "w"])).all()
-    assert sorted(hits for _, hits in found) == [2, 2, 2]
+            candidates = connection.execute(Fts5().candidates_query(OTHER, ["common", "w"])).all()
+    assert sorted(hits for _, hits in candidates) == [2, 2, 2]
     with raw(tmp_path / "a.db") as file:
         file.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(document_words, row)")
         tokens = {term[:8] for (term,) in file.execute("SELECT term FROM terms")}
@@ -97,16 +97,19 @@ async def test_every_read_uses_an_index(tmp_path: Path) -> None:
         await store.documents.recent(OTHER, limit=9)
         await store.documents.recent(OTHER, limit=9, before="id-9")
         await store.documents.search(OTHER, "two words", limit=9)
-    whole = "(scope=? AND owner=? AND org=? AND name=?"
+    key_columns = "(scope=? AND owner=? AND org=? AND name=?"
     with raw(tmp_path / "a.db") as file:
-        asked = [one for one in statements if one[0].startswith("SELECT")]
-        plans = [json.dumps(file.execute(f"EXPLAIN QUERY PLAN {one}", values).fetchall()) for one, values in asked]
+        queries = [statement for statement in statements if statement[0].startswith("SELECT")]
+        plans = [
+            json.dumps(file.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall())
+            for statement, values in queries
+        ]
         cascade = "EXPLAIN QUERY PLAN DELETE FROM documents WHERE session = ?"
         assert "ix_documents_session" in json.dumps(file.execute(cascade, ("s",)).fetchall())
     get, recent, page, search = plans
-    assert f"{whole} AND id=?)" in get
-    assert f"{whole})" in recent
-    assert f"{whole} AND id<?)" in page
+    assert f"{key_columns} AND id=?)" in get
+    assert f"{key_columns})" in recent
+    assert f"{key_columns} AND id<?)" in page
     assert not any("TEMP B-TREE" in plan or "SCAN" in plan for plan in (get, recent, page))
     assert search.count("SCAN document_words VIRTUAL TABLE INDEX") == 2
     assert "SEARCH documents USING INTEGER PRIMARY KEY" in search

@@ -44,9 +44,9 @@ def identify(call: Invocation) -> Awaitable[None] | None:
     """
     context = call.context
     runtime = context.runtime
-    if runtime.refusals.is_busy and (left := runtime.refusals.seconds_left(context.principal)) is not None:
-        told = f"Rate limit exceeded: too many calls were refused; none is looked at for {left:g} s."
-        raise TooManyRefusals(told, retry_after=left)
+    if runtime.refusals.is_busy and (remaining := runtime.refusals.seconds_left(context.principal)) is not None:
+        message = f"Rate limit exceeded: too many calls were refused; none is looked at for {remaining:g} s."
+        raise TooManyRefusals(message, retry_after=remaining)
     if runtime.governance.require_auth and context.principal.kind == "anonymous":
         call.deny(ANONYMOUS)
         raise Unauthenticated("Unauthenticated: only known principals may call tools here.")
@@ -106,13 +106,14 @@ def _not_found(call: Invocation) -> None:
     name, tools = call.compiled.name, call.context.snapshot.tools
     if name in tools:
         raise NotFound(f"the tool {name!r} that was given is not this agent's own of that name")
-    for one in call.context.snapshot.composition.chosen:
-        for preset, part in one.capability.presets.items():
-            if preset not in one.presets and name in [one.names.get(tool.name) for tool in part.part.tools]:
+    for choice in call.context.snapshot.composition.chosen:
+        for preset, part in choice.capability.presets.items():
+            if preset not in choice.presets and name in [choice.names.get(tool.name) for tool in part.part.tools]:
                 raise NotFound(
-                    f"the tool {name!r} belongs to the preset {preset!r} of {one.capability.name!r}, which is off here",
-                    hint=f"use {one.capability.name}.with_presets({preset}=True)",
+                    f"the tool {name!r} belongs to the preset {preset!r} of {choice.capability.name!r}, "
+                    "which is off here",
+                    hint=f"use {choice.capability.name}.with_presets({preset}=True)",
                 )
     types = [installed.tool.type for installed in tools.values() if installed.tool.contract]
-    known = [installed.qualified for installed in tools.values()] if "." in name else tools
-    raise NotFound(unknown("tool", name, [*known, *types]))
+    names = [installed.qualified for installed in tools.values()] if "." in name else tools
+    raise NotFound(unknown("tool", name, [*names, *types]))

@@ -45,25 +45,27 @@ T = TypeVar("T")
 
 def approval(installed: Installed) -> Step | None:
     """Ask for the approval of a call, if its tool says so, or a policy did."""
-    tool, wanted = installed.tool, installed.tool.approval
+    tool, approval_rule = installed.tool, installed.tool.approval
     if not installed.may_ask:
         return None
     limits = CallLimits(installed)
     schema = graph_of(tool.arguments) if tool.arguments.takes_files else None
     always = ask(f"every call of {installed.name!r} has to be approved")
-    own = None if isinstance(wanted, str) else Policy("approval", lambda request: _decided(wanted(request)))
+    tool_policy = (
+        None if isinstance(approval_rule, str) else Policy("approval", lambda request: _decided(approval_rule(request)))
+    )
 
     async def question(call: Invocation) -> Ruling | None:
-        if own is None:
-            return Ruling("ask", [(_ALWAYS, always)]) if wanted == "ask" else call.decided.question
-        asking = ask_each((own,), request_of(call, tool))
+        if tool_policy is None:
+            return Ruling("ask", [(_ALWAYS, always)]) if approval_rule == "ask" else call.decided.question
+        asking = ask_each((tool_policy,), request_of(call, tool))
         ruling = rule(await (asking if call.options.deadline is None else in_time(call, asking)))
         if ruling.kind == "deny":
             call.deny(ruling.detail)
             raise PermissionDenied(f"Permission denied: {ruling.reason}")
         return ruling if ruling.kind == "ask" else call.decided.question
 
-    async def again(call: Invocation, row: ApprovalRow) -> None:
+    async def recheck(call: Invocation, row: ApprovalRow) -> None:
         """Ask once more: the caller may be known no more, policies may say otherwise, and arguments may be others."""
         credential = call.options.credential
         if credential is not None:
@@ -83,24 +85,24 @@ def approval(installed: Installed) -> Step | None:
         _check_files(call, row)
 
     async def settle(call: Invocation) -> None:
-        asked = await question(call)
-        if asked is None:
+        ruling = await question(call)
+        if ruling is None:
             return
         question_of_policies = call.decided.question
-        if question_of_policies is not None and asked is not question_of_policies:
-            asked = Ruling("ask", [*question_of_policies.determining, *asked.determining])
+        if question_of_policies is not None and ruling is not question_of_policies:
+            ruling = Ruling("ask", [*question_of_policies.determining, *ruling.determining])
         needs = needs_of(call.context.runtime.governance.approvers, call, installed)
         await _look_at_files(call, schema)
-        row, has_waited = await _granted(call, asked, limits, needs)
+        row, has_waited = await _granted(call, ruling, limits, needs)
         if has_waited or row.modified is not None:
-            await again(call, row)
+            await recheck(call, row)
         if call.named_files:
             call.approved_files = call.context.files.as_approved({file.path: file.sha256 for file in call.named_files})
         call.ticket = row
         call.decided = call.decided._replace(reason=f"approved by {row.decided_by}", approval=row.id)
 
     def step(call: Invocation) -> Awaitable[None] | None:
-        if wanted == "auto" and call.decided.question is None:
+        if approval_rule == "auto" and call.decided.question is None:
             return None
         return settle(call)
 
@@ -135,28 +137,28 @@ async def _decided(answer: object) -> Decision | bool:
 
 
 async def _granted(
-    call: Invocation, asked: Ruling, limits: CallLimits, needs: ApprovalNeeds | None
+    call: Invocation, ruling: Ruling, limits: CallLimits, needs: ApprovalNeeds | None
 ) -> tuple[ApprovalRow, bool]:
     """Return the approval that a call has, and whether it has waited for it, which may have taken its time."""
     service = call.context.runtime.approvals
     digest = digest_of(call)
     if call.options.approval is not None:
         return await _presented(call, service, call.options.approval, digest, needs), False
-    call.decided = call.decided._replace(reason=asked.detail)
+    call.decided = call.decided._replace(reason=ruling.detail)
     has_waited = False
     while True:
         row = await _in_time(call, standing_request(call, digest, needs))
         if row is None:
             await limits.check(call)  # a call that is over its limit opens no request
-            row = await _in_time(call, open_request(call, asked, digest, needs))
+            row = await _in_time(call, open_request(call, ruling, digest, needs))
         call.decided = call.decided._replace(approval=row.id)
         if service.is_to_consult(row):
             row = await _in_time(call, service.consult(row))
             has_waited = True
         if row.status == "pending":
             if call.options.defers:
-                call.deny(asked.detail)
-                raise _required(row, f"this needs an approval first: {asked.reason}")
+                call.deny(ruling.detail)
+                raise _required(row, f"this needs an approval first: {ruling.reason}")
             tell = partial(announce, call, "approval.requested", to_event_data(row))
             row = await _in_time(call, service.wait(row, tell))
             has_waited = True
@@ -177,8 +179,8 @@ def _required(row: ApprovalRow, why: str) -> ApprovalRequired:
     end = "" if why.endswith((".", "?", "!")) else "."
     needed = "" if row.needs is None else f" It needs {ApprovalNeeds.read(row).summary()}."
     then = f"The request is {row.id}; once it is approved, make the same call again."
-    told = f"Permission denied: {why}{end}{needed} {then}"
-    return ApprovalRequired(told, approval=row.id, hint=f"have it approved: capset approvals approve {row.id}")
+    message = f"Permission denied: {why}{end}{needed} {then}"
+    return ApprovalRequired(message, approval=row.id, hint=f"have it approved: capset approvals approve {row.id}")
 
 
 async def _presented(

@@ -32,43 +32,43 @@ def validation(installed: Installed) -> Step:
     name, schema = installed.name, installed.tool.arguments
     check, check_json, only_scalars = schema.check, schema.check_json, schema.only_scalars
     check_stored = schema.check_stored
-    most = installed.tool.argument_bytes
+    max_bytes = installed.tool.argument_bytes
     may_be_infinite, contract = schema.may_be_infinite, installed.tool.contract
 
     def step(call: Invocation) -> None:
-        given = call.given
-        if given is call.arguments.given:  # this call has waited, and its arguments are the same
+        received = call.given
+        if received is call.arguments.given:  # this call has waited, and its arguments are the same
             return
-        if type(given) is Json and len(given.text) > most:
-            raise ArgumentsTooLarge(f"Invalid arguments for {name!r}: they have at most {most} bytes as JSON")
+        if type(received) is Json and len(received.text) > max_bytes:
+            raise ArgumentsTooLarge(f"Invalid arguments for {name!r}: they have at most {max_bytes} bytes as JSON")
         try:
-            if type(given) is not Json:
-                values = validated = check(given)
+            if type(received) is not Json:
+                values = validated = check(received)
             elif call.options.approval is None and call.decided.approval is None:
-                values = validated = check_json(given.text)
+                values = validated = check_json(received.text)
             else:  # what was approved may come from the store, and an approver changes what is shown from there
-                values = validated = check_stored(given.text)
+                values = validated = check_stored(received.text)
             inbound = None
             if contract is not None:
                 inbound, values = contract.receive(validated)
         except VALIDATION_ERRORS as error:
             raise unfitting(call, schema, error) from None
-        if may_be_infinite and type(given) is Json and not is_finite(validated):
+        if may_be_infinite and type(received) is Json and not is_finite(validated):
             raise InvalidArguments(f"Invalid arguments for {name!r}: JSON has no NaN and no infinities")
         # Scalars cannot be changed by a handler, so the validated mapping itself serves as the record's snapshot.
         recorded, secrets = (values, None) if only_scalars else _recordable(schema, validated)
-        call.arguments = new_tuple(CallArguments, (values, recorded, given, inbound, secrets))
+        call.arguments = new_tuple(CallArguments, (values, recorded, received, inbound, secrets))
 
     return step
 
 
 def unfitting(call: Invocation, schema: Schema, error: ValidationError | SchemaMismatch) -> InvalidArguments:
     """Return the error of arguments that do not fit their schema."""
-    given = call.given
-    as_given = plain_json(given.text) if type(given) is Json else given
+    received = call.given
+    as_given = plain_json(received.text) if type(received) is Json else received
     fields = validation_fields(error, schema.names, as_given)
-    listed = "; ".join(map(str, fields))
-    return InvalidArguments(f"Invalid arguments for {call.compiled.name!r}: {listed}", fields=fields)
+    problems = "; ".join(map(str, fields))
+    return InvalidArguments(f"Invalid arguments for {call.compiled.name!r}: {problems}", fields=fields)
 
 
 def _recordable(schema: Schema, arguments: Any) -> tuple[Any, Secret[list[Any]] | None]:
@@ -80,13 +80,13 @@ def _recordable(schema: Schema, arguments: Any) -> tuple[Any, Secret[list[Any]] 
             recorded = sorted_sets(arguments, recorded)
     except (ValueError, RecursionError):
         recorded = plain(arguments)
-    found = secrets_in(arguments)
+    secrets = secrets_in(arguments)
     if form.leaves_out:  # they tell calls apart, like secrets, although the record does not show them
         try:
-            found.append(whole(arguments))
+            secrets.append(whole(arguments))
         except RecursionError:
             raise InvalidArguments("Invalid arguments: they are nested too deeply to be on record") from None
-    return recorded, Secret(found) if found else None
+    return recorded, Secret(secrets) if secrets else None
 
 
 def record_again(call: Invocation, tool: AnyTool) -> None:
@@ -112,27 +112,33 @@ def policy(installed: Installed) -> Step | None:
     are_plain = installed.asks_plainly
     has_hooks = any(gate.hooks.on_policy_evaluated for gate in gates.values())
 
-    async def asked(call: Invocation) -> list[_Answer]:
+    async def ask_policies(call: Invocation) -> list[_Answer]:
         if are_plain:
             return await ask_each(policies, request_of(call, tool))
         snapshot, answers = call.context.snapshot, list[_Answer]()
-        for one in policies:
-            held = None if one.is_live else held_answer(one, snapshot.answers, snapshot.policy_mode)
-            answers += [(one, held)] if held is not None else await ask_each((one,), request_of(call, tool))
+        for gate_policy in policies:
+            answer = None if gate_policy.is_live else held_answer(gate_policy, snapshot.answers, snapshot.policy_mode)
+            answers += (
+                [(gate_policy, answer)]
+                if answer is not None
+                else await ask_each((gate_policy,), request_of(call, tool))
+            )
         return answers
 
     async def notify_hooks(call: Invocation, answers: list[_Answer]) -> None:
         snapshot = call.context.snapshot
-        for one, decision in answers:
-            if one.is_live or held_answer(one, snapshot.answers, snapshot.policy_mode) is None:
-                gate = gates[one]
+        for gate_policy, decision in answers:
+            if gate_policy.is_live or held_answer(gate_policy, snapshot.answers, snapshot.policy_mode) is None:
+                gate = gates[gate_policy]
                 await tell_asked(
-                    one, decision, request_of(call, tool), merge_hooks(gate.hooks, snapshot.hooks), gate.owner
+                    gate_policy, decision, request_of(call, tool), merge_hooks(gate.hooks, snapshot.hooks), gate.owner
                 )
 
     def step(call: Invocation) -> Awaitable[None] | None:
         if not are_plain or call.options.deadline is not None or call.context.snapshot.hooks.on_policy_evaluated:
-            return judge(call, asked(call) if call.options.deadline is None else in_time(call, asked(call)))
+            return judge(
+                call, ask_policies(call) if call.options.deadline is None else in_time(call, ask_policies(call))
+            )
         pending = ask_at_once(policies, request_of(call, tool))
         return conclude(call, (), passed) if pending is None else judge(call, pending)
 
@@ -147,7 +153,7 @@ def policy(installed: Installed) -> Step | None:
 
 def passed_by(policies: Sequence[Policy]) -> CallDecision:
     """Return the decision so far on a call that none of these policies refuses, and none asks about."""
-    return CallDecision(policies=tuple(one.id for one in policies))
+    return CallDecision(policies=tuple(gate_policy.id for gate_policy in policies))
 
 
 def conclude(call: Invocation, answers: Sequence[_Answer], passed: CallDecision) -> None:
@@ -176,10 +182,10 @@ def request_of(call: Invocation, tool: AnyTool) -> Request:
     return Request(call.context.snapshot.env, call.context.principal, tool, MappingProxyType(arguments))
 
 
-async def in_time(call: Invocation, asking: Awaitable[T], what: str = "the policies took too long for") -> T:
-    """Await what gates say, until the call's deadline. Raises ``DeadlineExceeded``, which says ``what``."""
+async def in_time(call: Invocation, asking: Awaitable[T], reason: str = "the policies took too long for") -> T:
+    """Await what gates say, until the call's deadline. Raises ``DeadlineExceeded``, which says ``reason``."""
     try:
         async with asyncio.timeout_at(call.options.deadline):
             return await asking
     except TimeoutError:
-        raise DeadlineExceeded(f"Deadline exceeded: {what} {call.compiled.name!r}.") from None
+        raise DeadlineExceeded(f"Deadline exceeded: {reason} {call.compiled.name!r}.") from None

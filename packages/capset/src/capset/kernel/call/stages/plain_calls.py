@@ -46,7 +46,7 @@ def plain_call(
     """
     tool, limits = installed.tool, CallLimits(installed)
     if (
-        any(stages[phase] != known for phase, known in _KNOWN.items())
+        any(stages[phase] != expected for phase, expected in _KNOWN.items())
         or tool.shape != "async"
         or tool.has_side_effects
         or tool.approval != "auto"
@@ -63,9 +63,9 @@ def plain_call(
     decided = passed.allowed() if policies else ALLOWED
 
     def begin(call: Invocation) -> Awaitable[Any] | None:
-        context, options, given = call.context, call.options, call.given
+        context, options, received = call.context, call.options, call.given
         if (
-            type(given) is Json
+            type(received) is Json
             or not context.may_be_plain
             or name not in context.snapshot.tools
             or context.runtime.refusals.is_busy
@@ -75,10 +75,10 @@ def plain_call(
         ):
             return None
         try:
-            values = check(given)
+            values = check(received)
         except VALIDATION_ERRORS as error:
             raise unfitting(call, schema, error) from None
-        call.arguments = new_tuple(CallArguments, (values, values, given, None, None))
+        call.arguments = new_tuple(CallArguments, (values, values, received, None, None))
         if policies:
             snapshot = context.snapshot
             request = new_tuple(Request, (snapshot.env, snapshot.principal, tool, MappingProxyType(values)))

@@ -82,9 +82,9 @@ def _take_foreign(call: Invocation, schema: Schema, answer: ForeignResult) -> No
 
 def _note(call: Invocation, misfits: Sequence[str]) -> str:
     """Return what is noted of a result that does not fit, for the model; it is on record as a reason, too."""
-    listed = "; ".join(misfits).replace("(arguments)", "the result")
-    _log.warning("tool %r, correlation %s: its result does not fit: %s", call.compiled.name, call.correlation, listed)
-    note = f"The call was made, and its result does not fit what its tool promises: {listed}"
+    problems = "; ".join(misfits).replace("(arguments)", "the result")
+    _log.warning("tool %r, correlation %s: its result does not fit: %s", call.compiled.name, call.correlation, problems)
+    note = f"The call was made, and its result does not fit what its tool promises: {problems}"
     note = note if len(note) <= MAX_NOTE else f"{note[:MAX_NOTE]}…"
     before = call.decided.reason
     call.decided = call.decided._replace(reason=note if before is None else f"{before}; {note}")

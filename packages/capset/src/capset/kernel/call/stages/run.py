@@ -71,8 +71,8 @@ def with_retries(start: Start, retry: Retry) -> Start:
     async def started(call: Invocation) -> Any:
         while True:
             # A handler may modify its arguments, and each attempt needs the original ones.
-            given = call.arguments
-            call.arguments = _copied(given)
+            original = call.arguments
+            call.arguments = _copied(original)
             try:
                 return await start(call)
             except TransientError:
@@ -80,18 +80,18 @@ def with_retries(start: Start, retry: Retry) -> Start:
                 if call.attempts >= retry.max_attempts or call.has_emitted or not _has_time(call, pause):
                     raise
             await asyncio.sleep(pause)
-            call.arguments = given
+            call.arguments = original
             call.attempts += 1
 
     return started
 
 
-def _copied(given: CallArguments) -> CallArguments:
+def _copied(arguments: CallArguments) -> CallArguments:
     try:
-        values, inbound = deepcopy((given.values, given.inbound))
-        return given._replace(values=values, inbound=inbound)
+        values, inbound = deepcopy((arguments.values, arguments.inbound))
+        return arguments._replace(values=values, inbound=inbound)
     except Exception:  # a type of the host's own that cannot be copied
-        return given
+        return arguments
 
 
 def _has_time(call: Invocation, seconds: float) -> bool:

@@ -92,10 +92,10 @@ def compare_with_acts(connection: Connection) -> ActComparison:
     """Compare rows with the acts on a chain that was verified, in the connection's current transaction."""
     acts = _read_acts(connection)
     problems, without_act = dict[str, None](), dict[_RowPlace, None]()
-    seen, current = set[_RowPlace](), dict[str, _RowPlace]()
+    visited, current = set[_RowPlace](), dict[str, _RowPlace]()
     for row, time in _rows(connection):
         place = _place_of(row)
-        seen.add(place)
+        visited.add(place)
         if place.kind == "agent":
             current.setdefault(place.id, place)  # the present one comes first
         act = acts.made.get(place)
@@ -106,7 +106,7 @@ def compare_with_acts(connection: Connection) -> ActComparison:
         elif act.digest != row_digest(row):
             problems[f"{place} is not as record {act.seq} set it"] = None
         problems.update(dict.fromkeys(_wrong_state(row, place, acts)))
-    for place in acts.made.keys() - seen:
+    for place in acts.made.keys() - visited:
         if (place.kind, place.id) not in acts.ended or place.kind == "key":
             problems[f"{place} is gone, and record {acts.made[place].seq} set it"] = None
     for place in current.values():
@@ -160,8 +160,8 @@ def _rows(connection: Connection) -> Iterator[tuple[KeyRow | PersonRow | AgentRo
     ids = connection.execute(select(agents.c.id)).scalars().all()
     for start in range(0, len(ids), _TOGETHER):
         some = ids[start : start + _TOGETHER]
-        own = select(agents).where(agents.c.id.in_(some))
-        current = {row.id: row for row in agent_rows(connection, connection.execute(own).mappings())}
+        statement = select(agents).where(agents.c.id.in_(some))
+        current = {row.id: row for row in agent_rows(connection, connection.execute(statement).mappings())}
         yield from ((row, row.updated_at) for row in current.values())
         versions = select(agent_versions).where(agent_versions.c.agent_id.in_(some))
         for mapping in connection.execute(versions).mappings():

@@ -41,9 +41,9 @@ def first_seq(connection: Connection) -> int:
 
 def list_checkpoints(connection: Connection, after: int, limit: int) -> list[Checkpoint]:
     """Return checkpoints in order. Raises ``StoreError`` for one that was changed beyond use."""
-    wanted = select_checkpoints().where(checkpoints.c.number > after).order_by(checkpoints.c.number).limit(limit)
+    statement = select_checkpoints().where(checkpoints.c.number > after).order_by(checkpoints.c.number).limit(limit)
     with as_they_lie(connection):
-        rows = connection.execute(wanted).mappings().all()
+        rows = connection.execute(statement).mappings().all()
     return [checkpoint_in(row) for row in rows]
 
 
@@ -56,11 +56,11 @@ def put_checkpoint(connection: Connection, key: CheckpointKey, now: str) -> Chec
     newest = newest_checkpoint(connection)
     if newest is not None:
         check_newest(newest, key, lambda seq: hash_at(connection, seq))
-    made = following(newest, head(connection), key, now)
-    if made is None:
+    checkpoint = following(newest, head(connection), key, now)
+    if checkpoint is None:
         return newest
-    connection.execute(insert(checkpoints).values(asdict(made)))
-    return made
+    connection.execute(insert(checkpoints).values(asdict(checkpoint)))
+    return checkpoint
 
 
 def find_cut(connection: Connection, before: str, key: CheckpointKey) -> Checkpoint | None:
@@ -72,7 +72,7 @@ def find_cut(connection: Connection, before: str, key: CheckpointKey) -> Checkpo
         connection.execute(select(func.min(open_intents.c.seq))).scalar(),
         head(connection)[0] + 1,
     ]
-    stop = min(one for one in stops if one is not None)
+    stop = min(candidate for candidate in stops if candidate is not None)
     if stop <= since:
         return None
     of_key = checkpoints.c.key == key.public.id
@@ -81,8 +81,8 @@ def find_cut(connection: Connection, before: str, key: CheckpointKey) -> Checkpo
         raise no_anchor(before)
     previous = GENESIS if since == 1 else sealed_hash(connection, since - 1)
     with as_they_lie(connection), closing(raw_records(connection, f"WHERE seq <= {anchor.seq} ORDER BY seq")) as rows:
-        found = verify(rows, since=since, previous=previous, keys=[key.public], kept=[anchor])
-    check_sound(found)
+        verification = verify(rows, since=since, previous=previous, keys=[key.public], kept=[anchor])
+    check_sound(verification)
     return anchor
 
 
@@ -129,9 +129,9 @@ def select_checkpoints() -> Select[Any]:
 
 def newest_checkpoint(connection: Connection, *conditions: ColumnElement[bool]) -> Checkpoint | None:
     """Return the newest checkpoint that fits. Raises ``StoreError`` for one that was changed beyond use."""
-    wanted = select_checkpoints().where(*conditions).order_by(checkpoints.c.number.desc()).limit(1)
+    statement = select_checkpoints().where(*conditions).order_by(checkpoints.c.number.desc()).limit(1)
     with as_they_lie(connection):
-        row = connection.execute(wanted).mappings().first()
+        row = connection.execute(statement).mappings().first()
     return None if row is None else checkpoint_in(row)
 
 
@@ -150,5 +150,5 @@ def hash_at(connection: Connection, seq: int) -> str | None:
 
 def sealed_hash(connection: Connection, seq: int) -> str | None:
     """Return the hash that a checkpoint states of a record, also of one that was pruned."""
-    wanted = select(checkpoints.c.hash).where(checkpoints.c.seq == seq).limit(1)
-    return connection.execute(wanted).scalar()
+    statement = select(checkpoints.c.hash).where(checkpoints.c.seq == seq).limit(1)
+    return connection.execute(statement).scalar()

@@ -77,21 +77,21 @@ class SqlAudit:
 
     async def query(self, query: AuditQuery) -> AuditPage:
         """Return outcomes of calls, or acts, newest first. Raises ``StoreError`` for one that was tampered with."""
-        wanted = select(records).order_by(records.c.seq.desc())
+        statement = select(records).order_by(records.c.seq.desc())
         for name in FILTERS:
             if (value := getattr(query, name)) is not None:
-                wanted = wanted.where(records.c[name] == value)
+                statement = statement.where(records.c[name] == value)
         if query.org is not None:
             # Sessions and persons have few records: SQLite must not walk all of the organisation's.
             few = any(getattr(query, name) is not None for name in _FEW)
             org = records.c.org.concat(text("''")) if few else records.c.org
-            wanted = wanted.where(org == query.org if query.org else org.is_(None))
+            statement = statement.where(org == query.org if query.org else org.is_(None))
         if query.since is not None:
-            wanted = wanted.where(query.since <= AT)
+            statement = statement.where(query.since <= AT)
         if query.until is not None:
-            wanted = wanted.where(query.until > AT)
+            statement = statement.where(query.until > AT)
         if query.before is not None:
-            wanted = wanted.where(records.c.seq < query.before)
+            statement = statement.where(records.c.seq < query.before)
 
         phases = query.phases
 
@@ -101,15 +101,15 @@ class SqlAudit:
                 # All at once: an error for one record would leave SQLite reading, and the next reader in the past.
                 # One query for each phase, since each has indexes of its own.
                 pages = [
-                    read_rows(connection, wanted.where(_OF[phase], *bounds), query.limit, query.max_bytes)
+                    read_rows(connection, statement.where(_OF[phase], *bounds), query.limit, query.max_bytes)
                     for phase in phases
                 ]
             # What a phase has beyond its page may come before the rest of another's.
-            whole = max((rows[-1]["seq"] for rows, has_more in pages if has_more), default=0)
-            found = [row for rows, _ in pages for row in rows if row["seq"] >= whole]
-            found.sort(key=itemgetter("seq"), reverse=True)
-            fit = min(query.limit, fitting((size_of(row.values()) for row in found), query.max_bytes))
-            items = tuple(map(_record, found[:fit]))
+            complete_from = max((rows[-1]["seq"] for rows, has_more in pages if has_more), default=0)
+            matching = [row for rows, _ in pages for row in rows if row["seq"] >= complete_from]
+            matching.sort(key=itemgetter("seq"), reverse=True)
+            fit = min(query.limit, fitting((size_of(row.values()) for row in matching), query.max_bytes))
+            items = tuple(map(_record, matching[:fit]))
             has_more = len(items) < sum(len(rows) for rows, _ in pages) or any(has_more for _, has_more in pages)
             return AuditPage(items, items[-1].seq if has_more else None)
 
@@ -121,14 +121,16 @@ class SqlAudit:
 
     async def attempts(self, org: str | None, correlation: str) -> Sequence[Attempt]:
         """Return the calls of a correlation that have ended or have an open intent."""
-        own = (records.c.correlation == correlation) & (records.c.org == org if org else records.c.org.is_(None))
-        ended = select(records.c.id, records.c.causation, records.c.outcome).where(own, _OF["outcome"])
+        of_correlation = (records.c.correlation == correlation) & (
+            records.c.org == org if org else records.c.org.is_(None)
+        )
+        ended = select(records.c.id, records.c.causation, records.c.outcome).where(of_correlation, _OF["outcome"])
         intended = select(records.c.id, records.c.causation).join(open_intents, open_intents.c.seq == records.c.seq)
 
         def read(connection: Connection) -> Sequence[Attempt]:
-            found = [Attempt(*row) for row in connection.execute(ended.limit(_ATTEMPTS))]
-            open_ones = connection.execute(intended.where(own).limit(_ATTEMPTS))
-            return found + [Attempt(record, causation, None) for record, causation in open_ones]
+            attempts = [Attempt(*row) for row in connection.execute(ended.limit(_ATTEMPTS))]
+            open_ones = connection.execute(intended.where(of_correlation).limit(_ATTEMPTS))
+            return attempts + [Attempt(record, causation, None) for record, causation in open_ones]
 
         return await self._reader.read(read)
 
@@ -144,11 +146,11 @@ class SqlAudit:
 
     async def read(self, *, after: int = 0, limit: int = 1000) -> Sequence[Record]:
         """Return links in chain order. Raises ``StoreError`` for one that was tampered with."""
-        wanted = select(records).where(records.c.seq > after).order_by(records.c.seq).limit(limit)
+        statement = select(records).where(records.c.seq > after).order_by(records.c.seq).limit(limit)
 
         def read(connection: Connection) -> list[Record]:
             with as_they_lie(connection):
-                return [_record(row) for row in connection.execute(wanted).mappings().all()]
+                return [_record(row) for row in connection.execute(statement).mappings().all()]
 
         return await self._reader.read(read)
 
@@ -182,7 +184,9 @@ class SqlAudit:
         """Cut off the oldest links at a checkpoint. Raises ``Conflict`` if none is suitable."""
         check_times(before)
         # in one snapshot: another process may cut the log between two
-        first, anchor = await self._reader.read(lambda one: (first_seq(one), find_cut(one, before, key)))
+        first, anchor = await self._reader.read(
+            lambda connection: (first_seq(connection), find_cut(connection, before, key))
+        )
         if anchor is None:
             return Pruned(0, first)
         entry = None if act is None else act(Pruned(anchor.seq - first + 1, anchor.seq + 1))
@@ -210,17 +214,17 @@ class SqlAudit:
 
     async def digest_key(self) -> bytes:
         """Return the 32 secret bytes that key argument digests, made once for a store."""
-        asked = select(settings.c.value).where(settings.c.name == "digest_key")
+        statement = select(settings.c.value).where(settings.c.name == "digest_key")
 
         def get_or_make(connection: Connection) -> str:
-            found = connection.execute(asked).scalar()
-            if found is None:
-                found = secrets.token_hex(32)
-                connection.execute(insert(settings).values(name="digest_key", value=found))
-            return found
+            stored_key = connection.execute(statement).scalar()
+            if stored_key is None:
+                stored_key = secrets.token_hex(32)
+                connection.execute(insert(settings).values(name="digest_key", value=stored_key))
+            return stored_key
 
         # Read first, so that a store whose writers wait can be opened.
-        text = await self._reader.read(lambda connection: connection.execute(asked).scalar())
+        text = await self._reader.read(lambda connection: connection.execute(statement).scalar())
         if text is None:
             text = await self._writer.write(get_or_make)
         try:
@@ -233,15 +237,15 @@ class SqlAudit:
 
 
 def verified(
-    connection: Connection, keys: Sequence[PublicKey | TrustedKey], kept: Sequence[Checkpoint]
+    connection: Connection, keys: Sequence[PublicKey | TrustedKey], saved_checkpoints: Sequence[Checkpoint]
 ) -> Verification:
     """Verify the whole chain as ``AuditLog.verify`` does, in the connection's current transaction."""
     with (
         as_they_lie(connection),
         closing(raw_records(connection, "ORDER BY seq")) as rows,
-        closing(raw_checkpoints(connection)) as own,
+        closing(raw_checkpoints(connection)) as stored_checkpoints,
     ):
-        return verify(rows, own, since=first_seq(connection), keys=keys, kept=kept)
+        return verify(rows, stored_checkpoints, since=first_seq(connection), keys=keys, kept=saved_checkpoints)
 
 
 def _record(row: Any) -> Record:
@@ -265,7 +269,7 @@ def _signer(connection: Connection) -> PublicKey | None:
 
 
 def verified_part(
-    connection: Connection, after: int | None, previous: str | None, limit: int, own: PublicKey | None
+    connection: Connection, after: int | None, previous: str | None, limit: int, public_key: PublicKey | None
 ) -> VerifiedPart:
     """Verify a part of the chain as ``AuditLog.verify_part`` does, in the connection's current transaction."""
     with as_they_lie(connection):
@@ -277,25 +281,25 @@ def verified_part(
         if not isinstance(previous, str):
             return no_link(after)
         some = f"WHERE seq > {after} ORDER BY seq LIMIT {limit}"
-        with closing(raw_records(connection, some)) as found:
-            rows = list(found)
+        with closing(raw_records(connection, some)) as cursor:
+            rows = list(cursor)
         is_end = len(rows) < limit
         try:
             marks = _checkpoints_over(connection, after, None if is_end else after + len(rows))
         except StoreError as error:  # what a checkpoint holds, none can hold
             return VerifiedPart(Verification(0, error.message, after + 1, after + 1), previous, is_end)
-        return verify_part(rows, marks, since=after + 1, previous=previous, is_end=is_end, own=own)
+        return verify_part(rows, marks, since=after + 1, previous=previous, is_end=is_end, own=public_key)
 
 
 def _checkpoints_over(connection: Connection, after: int, last: int | None) -> Sequence[Checkpoint]:
     """Return the checkpoints from a record to the last, by number, after the one before them, if it is there."""
-    wanted = select_checkpoints().where(checkpoints.c.seq >= after).order_by(checkpoints.c.seq, checkpoints.c.number)
+    statement = select_checkpoints().where(checkpoints.c.seq >= after).order_by(checkpoints.c.seq, checkpoints.c.number)
     if last is not None:
-        wanted = wanted.where(checkpoints.c.seq <= last)
-    found = [checkpoint_in(row) for row in connection.execute(wanted).mappings()]
-    if found and (before := newest_checkpoint(connection, checkpoints.c.number < found[0].number)) is not None:
-        found.insert(0, before)
-    return found
+        statement = statement.where(checkpoints.c.seq <= last)
+    marks = [checkpoint_in(row) for row in connection.execute(statement).mappings()]
+    if marks and (before := newest_checkpoint(connection, checkpoints.c.number < marks[0].number)) is not None:
+        marks.insert(0, before)
+    return marks
 
 
 _COLUMNS = tuple(records.c[name] for name in MeasuredCall._fields)
@@ -306,23 +310,25 @@ def measured_calls(connection: Connection, query: AuditQuery, walked: int, measu
     ends = near_ends(connection, query.since, query.until)
     if ends is None:
         return Measured((), None)
-    own = _equal(records.c.org, query.org)
-    newest = select(records.c.seq).where(IS_OUTCOME, records.c.seq.between(*ends), *own).order_by(records.c.seq.desc())
+    of_org = _equal(records.c.org, query.org)
+    newest = (
+        select(records.c.seq).where(IS_OUTCOME, records.c.seq.between(*ends), *of_org).order_by(records.c.seq.desc())
+    )
     cut = connection.execute(newest.offset(walked - 1).limit(2)).scalars().all()
     is_cut = len(cut) > 1
     first, last = (cut[0] if is_cut else ends[0]), ends[1]
-    wanted = select(*_COLUMNS).where(IS_OUTCOME, records.c.seq.between(first, last)).order_by(records.c.seq.desc())
+    statement = select(*_COLUMNS).where(IS_OUTCOME, records.c.seq.between(first, last)).order_by(records.c.seq.desc())
     selective = _most_selective(connection, query, first, last, walked)
     for name, value in {"org": query.org, **_filters(query)}.items():
         # By one index only: a plan by another could read past many rows of other organisations.
         column = records.c[name] if name == selective else records.c[name].concat(text("''"))
-        wanted = wanted.where(*_equal(column, value))
+        statement = statement.where(*_equal(column, value))
     if query.since is not None:
-        wanted = wanted.where(query.since <= AT)
+        statement = statement.where(query.since <= AT)
     if query.until is not None:
-        wanted = wanted.where(query.until > AT)
+        statement = statement.where(query.until > AT)
     with as_they_lie(connection):
-        rows = connection.execute(wanted.limit(measured + 1)).all()
+        rows = connection.execute(statement.limit(measured + 1)).all()
         calls = list(map(MeasuredCall._make, rows[:measured]))
         if len(rows) > measured:
             return Measured(calls, calls[-1].time)
@@ -346,7 +352,7 @@ def _most_selective(connection: Connection, query: AuditQuery, first: int, last:
     counts: dict[str, int] = {}
     for name, value in {"org": query.org, **_filters(query)}.items():
         if name in INDEXED and value is not None:
-            own = (IS_OUTCOME, records.c.seq.between(first, last), *_equal(records.c[name], value))
-            some = select(records.c.seq).where(*own).limit(walked).subquery()
+            conditions = (IS_OUTCOME, records.c.seq.between(first, last), *_equal(records.c[name], value))
+            some = select(records.c.seq).where(*conditions).limit(walked).subquery()
             counts[name] = connection.execute(select(func.count()).select_from(some)).scalar_one()
     return min(counts, key=lambda name: counts[name], default="org")

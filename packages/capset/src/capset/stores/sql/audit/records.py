@@ -50,8 +50,8 @@ def as_they_lie(connection: Connection) -> Generator[None]:
 def raw_rows(connection: Connection, query: str, parameters: Sequence[str] = ()) -> Generator[Sequence[Any]]:
     """Yield the result of a query row by row, regardless of its size; call it within ``as_they_lie``."""
     how = {"stream_results": True, "max_row_buffer": _READ_AHEAD}
-    with connection.exec_driver_sql(query, tuple(parameters), how) as found:
-        yield from found
+    with connection.exec_driver_sql(query, tuple(parameters), how) as cursor:
+        yield from cursor
 
 
 def _text(value: bytes) -> str | bytes:

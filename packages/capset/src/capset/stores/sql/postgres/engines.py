@@ -206,13 +206,13 @@ def _check_session(raw: Any, url: URL, name: str) -> None:
     that. Such a pooler is detected while another connection holds a transaction open: that one has got this one's
     session, or this one's transactions run in several.
     """
-    own = _backend(raw)
-    if own == raw.info.backend_pid:
+    backend = _backend(raw)
+    if backend == raw.info.backend_pid:
         return
     with contextlib.closing(locking_engine(url, name).connect()) as other:
         other.exec_driver_sql("BEGIN")
-        is_shared = other.exec_driver_sql(_BACKEND).scalar_one() == own
-        if is_shared or any(_backend(raw) != own for _ in range(_ROUNDS)):
+        is_shared = other.exec_driver_sql(_BACKEND).scalar_one() == backend
+        if is_shared or any(_backend(raw) != backend for _ in range(_ROUNDS)):
             raise StoreError(
                 f"the database {name!r} is behind a pooler that keeps no sessions, such as PgBouncer with "
                 "pool_mode=transaction; capset listens and holds locks in its sessions",
@@ -262,18 +262,20 @@ class SessionLeases:
 
     def gone(self, writers: Iterable[str]) -> list[str]:
         """Return the dead writers among ``writers``; on a newly started server, once live ones have reconnected."""
-        left, found = list(writers), list[str]()
+        remaining, dead = list(writers), list[str]()
         with contextlib.closing(self._connect()) as connection:
             age: float = connection.exec_driver_sql(_AGE).scalar_one()
             time.sleep(max(0.0, SETTLED_SECONDS - age))
             for seconds in _AGAIN_SECONDS:
                 time.sleep(seconds)
-                found += [one for one in left if connection.exec_driver_sql(_TRY, (lock_key(one),)).scalar_one()]
-                left = [one for one in left if one not in found]
-                if not left:
+                dead += [
+                    writer for writer in remaining if connection.exec_driver_sql(_TRY, (lock_key(writer),)).scalar_one()
+                ]
+                remaining = [writer for writer in remaining if writer not in dead]
+                if not remaining:
                     break
             connection.exec_driver_sql(_FREE)
-        return found
+        return dead
 
     def sweep(self) -> None:
         """Do nothing: a free lock leaves no trace."""

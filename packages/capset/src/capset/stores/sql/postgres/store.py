@@ -88,13 +88,13 @@ class _Listener(threading.Thread):
         connect: Callable[[], Connection],
         heard: Heard,
         loop: asyncio.AbstractEventLoop,
-        own: Callable[[], int],
+        get_pid: Callable[[], int],
     ) -> None:
         super().__init__(name="capset-listener", daemon=True)
         self._connect = connect
         self._heard = heard
         self._loop = loop
-        self._own = own
+        self._own = get_pid
         self.is_connected = threading.Event()
         self.ended = threading.Event()
 
@@ -115,9 +115,9 @@ class _Listener(threading.Thread):
             self.is_connected.set()
             self._tell(None)  # what came before is not heard of
             while not self.ended.is_set():
-                for one in raw.notifies(timeout=_LOOK_SECONDS):
-                    if one.pid != self._own():
-                        self._tell(one.payload or None)
+                for notification in raw.notifies(timeout=_LOOK_SECONDS):
+                    if notification.pid != self._own():
+                        self._tell(notification.payload or None)
 
     def _tell(self, session: str | None) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed, and the followers are gone with it
@@ -230,15 +230,18 @@ class WordTable:
 
     def index_words(self, connection: Connection, number: int, key: ScopeKey, words: Sequence[str]) -> None:
         """Index the words of a document."""
-        own = token(key)
-        connection.execute(_KEEP, {"number": number, "words": [own + word for word in words]})
+        prefix = token(key)
+        connection.execute(_KEEP, {"number": number, "words": [prefix + word for word in words]})
 
     def candidates_query(self, key: ScopeKey, words: Sequence[str]) -> Select[int, int]:
         """Return a query for candidates: a range for each word."""
-        own, word = token(key), _WORDS.c.word
-        each = [select(_WORDS.c.number).where(word >= own + one, word < own + one + _AFTER).distinct() for one in words]
-        found = union_all(*each).subquery()
-        return select(found.c.number, func.count().label("hits")).group_by(found.c.number)
+        prefix, word = token(key), _WORDS.c.word
+        each = [
+            select(_WORDS.c.number).where(word >= prefix + text, word < prefix + text + _AFTER).distinct()
+            for text in words
+        ]
+        matches = union_all(*each).subquery()
+        return select(matches.c.number, func.count().label("hits")).group_by(matches.c.number)
 
 
 def dump(url: URL, name: str, file: Path) -> None:
@@ -250,13 +253,13 @@ def dump(url: URL, name: str, file: Path) -> None:
     if program is None:
         raise StoreError("a backup of a PostgreSQL database needs pg_dump, which is not on the PATH", hint=_CLIENT_HINT)
     _check(program, url, name)
-    given, environ = _conninfo(url)
+    connection_string, environ = _conninfo(url)
     command = [program, "--format=custom", "--no-owner", "--no-privileges", "--no-password", f"--file={file}"]
     # pg_dump is the result of shutil.which; the rest are our own words and libpq's options.
-    done = subprocess.run([*command, f"--dbname={given}"], env=environ, capture_output=True, check=False)  # noqa: S603
+    done = subprocess.run([*command, f"--dbname={connection_string}"], env=environ, capture_output=True, check=False)  # noqa: S603
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise StoreError(f"pg_dump could not read the database {name!r}", hint=said[0][:300] if said else None)
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise StoreError(f"pg_dump could not read the database {name!r}", hint=lines[0][:300] if lines else None)
 
 
 def load(url: URL, name: str, file: Path) -> None:
@@ -280,12 +283,12 @@ def _check(program: str, url: URL, name: str) -> None:
     """Raise ``StoreError`` unless a program of PostgreSQL is as new as the server."""
     done = subprocess.run([program, "--version"], capture_output=True, check=False)  # noqa: S603
     match = _VERSION.search(done.stdout)
-    own = int(match[1]) if match else 0
+    version = int(match[1]) if match else 0
     engine = locking_engine(url, name)
     with closing(engine.connect()) as connection:
         server = connection.exec_driver_sql("SELECT current_setting('server_version_num')::int / 10000").scalar_one()
-    if own < server:
-        problem = f"{Path(program).name} is of version {own or 'unknown'}; the server's is {server}"
+    if version < server:
+        problem = f"{Path(program).name} is of version {version or 'unknown'}; the server's is {server}"
         raise StoreError(problem, hint=_CLIENT_HINT)
 
 
@@ -294,8 +297,8 @@ def _conninfo(url: URL) -> tuple[str, dict[str, str]]:
     from psycopg.conninfo import make_conninfo
 
     engine = locking_engine(url, "")
-    given = engine.dialect.create_connect_args(url)[1].items()
-    options = {key: str(value) for key, value in given if key != "context"}  # psycopg's own
+    arguments = engine.dialect.create_connect_args(url)[1].items()
+    options = {key: str(value) for key, value in arguments if key != "context"}  # psycopg's own
     secrets = {variable: options.pop(key) for key, variable in _SECRETS.items() if key in options}
     if "sslpassword" in options:
         raise StoreError(

@@ -19,7 +19,7 @@ _ESCAPE: Final = re.compile("\x1a(.?)", re.DOTALL)
 
 def escaped(text: str) -> str:
     """Return a text as PostgreSQL can hold it."""
-    return _TO_ESCAPE.sub(lambda found: _ESCAPED[found[0]], text) if "\0" in text or SUBSTITUTE in text else text
+    return _TO_ESCAPE.sub(lambda match: _ESCAPED[match[0]], text) if "\0" in text or SUBSTITUTE in text else text
 
 
 def given(text: str) -> str | bytes:
@@ -27,7 +27,7 @@ def given(text: str) -> str | bytes:
     if SUBSTITUTE not in text:
         return text
     try:
-        return _ESCAPE.sub(lambda found: _GIVEN[found[0]], text)
+        return _ESCAPE.sub(lambda match: _GIVEN[match[0]], text)
     except KeyError:
         return text.encode()
 

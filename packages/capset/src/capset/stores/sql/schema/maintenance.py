@@ -120,8 +120,10 @@ def migrations() -> list[tuple[str, str, tuple[IndexSpec, ...] | None]]:
 
     config = Config()
     config.set_main_option("script_location", "capset.stores.sql:migrations")
-    found = reversed(list(ScriptDirectory.from_config(config).walk_revisions()))
-    return [(one.revision, " ".join(one.doc.split()), getattr(one.module, _ONLINE, None)) for one in found]
+    scripts = reversed(list(ScriptDirectory.from_config(config).walk_revisions()))
+    return [
+        (script.revision, " ".join(script.doc.split()), getattr(script.module, _ONLINE, None)) for script in scripts
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +199,8 @@ def _compared(connection: Connection) -> ActComparison:
 def _damage(connection: Connection) -> list[str]:
     if connection.dialect.name != "sqlite":
         return [f"the index {name} was never finished" for name in invalid_indexes(connection)]
-    found = connection.exec_driver_sql(f"PRAGMA integrity_check({_SHOWN})").scalars()
-    problems = [f"the file is damaged: {line}" for line in found if line != "ok"]
+    lines = connection.exec_driver_sql(f"PRAGMA integrity_check({_SHOWN})").scalars()
+    problems = [f"the file is damaged: {line}" for line in lines if line != "ok"]
     orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").fetchmany(_SHOWN)
     return problems + [f"row {row[1]} of {row[0]} refers to a row of {row[2]} that is not there" for row in orphans]
 
@@ -216,11 +218,11 @@ def _of_file(connection: Connection) -> list[str]:
             expected = _statements(empty)
     finally:
         engine.dispose()
-    found = _statements(connection)
+    actual = _statements(connection)
     return [
-        f"the {name} is missing" if name not in found else f"the {name} is not as this version makes it"
+        f"the {name} is missing" if name not in actual else f"the {name} is not as this version makes it"
         for name, statement in sorted(expected.items())
-        if found.get(name) != statement
+        if actual.get(name) != statement
     ]
 
 
@@ -239,15 +241,17 @@ def _of_server(connection: Connection) -> list[str]:
     for change in compare_metadata(context, metadata):
         # One change is a tuple; those of one column are a list of them.
         ones = cast("list[tuple[object, ...]]", change if isinstance(change, list) else [change])
-        problems += [_describe_change(one) for one in ones if not str(one[0]).startswith("remove_")]  # additions
+        problems += [
+            _describe_change(difference) for difference in ones if not str(difference[0]).startswith("remove_")
+        ]  # additions
     return problems
 
 
 def _describe_change(change: tuple[object, ...]) -> str:
     """Describe one: ``("add_index", Index)``, ``("add_column", schema, table, Column)``, ``("modify_type", …)``."""
-    kind, what = str(change[0]), change[-1]
+    kind, target = str(change[0]), change[-1]
     if kind.startswith("add_"):
-        return f"the {kind.removeprefix('add_')} {getattr(what, 'name', what)} is missing"
+        return f"the {kind.removeprefix('add_')} {getattr(target, 'name', target)} is missing"
     return f"the column {change[2]}.{change[3]} is not as this version makes it"
 
 

@@ -27,9 +27,9 @@ from capset.stores.sql.problems import is_locked
 from capset.stores.sql.schema.tables import metadata
 
 _REVISIONS: Final = sorted(
-    one.name.partition("_")[0]
-    for one in (files("capset.stores.sql") / "migrations" / "versions").iterdir()
-    if one.name[:4].isdigit()
+    path.name.partition("_")[0]
+    for path in (files("capset.stores.sql") / "migrations" / "versions").iterdir()
+    if path.name[:4].isdigit()
 )
 
 HEAD: Final = _REVISIONS[-1]
@@ -132,7 +132,7 @@ def is_large(connection: Connection) -> bool:
     # Records are numbered without gaps, and their first and last number cost nothing to find.
     records = "SELECT coalesce(max(seq) - min(seq), 0) FROM records"
     files = "SELECT reltuples FROM pg_class WHERE oid = to_regclass('files')"  # the server's estimate
-    return any((connection.exec_driver_sql(asked).scalar() or 0) >= LARGE for asked in (records, files))
+    return any((connection.exec_driver_sql(statement).scalar() or 0) >= LARGE for statement in (records, files))
 
 
 def raise_to(connection: Connection, revision: str, *, postpone_indexes: bool = False) -> None:
@@ -157,8 +157,8 @@ def _aim(connection: Connection, revision: str | None) -> str:
 
 
 def _is_compatible(connection: Connection) -> bool:
-    asked = "SELECT value FROM settings WHERE name = 'compatible'"
-    oldest = connection.exec_driver_sql(asked).scalar()
+    statement = "SELECT value FROM settings WHERE name = 'compatible'"
+    oldest = connection.exec_driver_sql(statement).scalar()
     return isinstance(oldest, str) and oldest <= HEAD
 
 
@@ -172,10 +172,11 @@ def make(connection: Connection, revision: str) -> None:
 
 @cache
 def _tables() -> tuple[str, ...]:
-    found: list[str] = []
+    statements: list[str] = []
     for table in metadata.sorted_tables:
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
-        found += [
-            str(one.compile(dialect=sqlite.dialect())) for one in (CreateTable(table), *map(CreateIndex, indexes))
+        statements += [
+            str(element.compile(dialect=sqlite.dialect()))
+            for element in (CreateTable(table), *map(CreateIndex, indexes))
         ]
-    return tuple(found)
+    return tuple(statements)

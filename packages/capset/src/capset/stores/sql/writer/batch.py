@@ -174,8 +174,8 @@ class Batch:
             QueueAnswer(item.waiter, error=why) for item, why in zip(self.admissions, done.admitted, strict=True)
         ]
         for call, (value, error) in zip(self.calls, done.results, strict=True):
-            told = store_error(self._name, error) if isinstance(error, DBAPIError) else error
-            answers.append(QueueAnswer(call.waiter, value, told))
+            failure = store_error(self._name, error) if isinstance(error, DBAPIError) else error
+            answers.append(QueueAnswer(call.waiter, value, failure))
         for maker, bad in zip(self._makers, done.refused, strict=True):
             if isinstance(maker, Admission):
                 continue  # already answered
@@ -187,9 +187,9 @@ class Batch:
 
     def failed(self, error: StoreError, *, spared: Collection[QueueCall | Admission]) -> list[QueueAnswer]:
         """Return the answers to all but the barriers and the spared items when nothing was committed."""
-        asked = [item for item in (*self.calls, *self.admissions) if item not in spared]
+        requests = [item for item in (*self.calls, *self.admissions) if item not in spared]
         durable = [maker for maker in self._makers if isinstance(maker, Durable)]
-        failures = [QueueAnswer(item.waiter, error=repeated(error)) for item in (*asked, *durable)]
+        failures = [QueueAnswer(item.waiter, error=repeated(error)) for item in (*requests, *durable)]
         return failures + self._refusals()
 
     def passed(self, error: StoreError | None) -> list[QueueAnswer]:

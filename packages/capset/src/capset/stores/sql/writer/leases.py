@@ -105,22 +105,22 @@ class FileLeases:
 
     def gone(self, writers: Iterable[str]) -> list[str]:
         """Return the dead writers among ``writers``, and remove their locks."""
-        found: list[str] = []
+        dead: list[str] = []
         for writer in writers:
             path = self._path(writer)
             try:
                 descriptor = os.open(path, os.O_RDWR)
             except FileNotFoundError:
-                found.append(writer)
+                dead.append(writer)
             except PermissionError:
                 continue  # another user's: this process cannot tell whether it lives
             else:
                 if _lock(descriptor):
-                    found.append(writer)
+                    dead.append(writer)
                     _remove(path, descriptor)
                 else:
                     os.close(descriptor)
-        return found
+        return dead
 
     def prepare(self, writer: str) -> None:
         """Hold this writer's lock, so that others can see when it writes."""
@@ -138,9 +138,9 @@ class FileLeases:
 
     def holder(self) -> str | None:
         """Return the process that says it is writing the database, such as ``process 123 on host``, if any."""
-        own = self._held and self._held[0]
+        own_path = self._held and self._held[0]
         for path in self._files():
-            if path == own:
+            if path == own_path:
                 continue
             with contextlib.suppress(OSError), path.open("rb", buffering=0) as file:
                 file.seek(_STATE_AT)

@@ -133,40 +133,40 @@ class Counting:
 
     def _wait(self, window: Window, at: int) -> int | None:
         """Return the nanoseconds until one more call fits; ``None`` if one fits now."""
-        known = self._window(window.key)
-        if known.number < window.requests:
+        counted = self._window(window.key)
+        if counted.number < window.requests:
             return None
-        oldest = self._time(window.key, known, known.number - window.requests + 1)
-        if oldest is None or oldest + window.length <= max(at, known.newest):
+        oldest = self._time(window.key, counted, counted.number - window.requests + 1)
+        if oldest is None or oldest + window.length <= max(at, counted.newest):
             return None
         return oldest + window.length - at
 
-    def _add(self, key: str, call: str, now: int, length: int, kept: int) -> None:
-        known = self._window(key)
-        known.number += 1
-        known.kept = kept
-        known.newest = known.times[known.number] = max(known.newest, now)
-        known.new.append(_Row(known.number, call, known.newest, known.newest + length))
+    def _add(self, key: str, call: str, now: int, length: int, retained: int) -> None:
+        counted = self._window(key)
+        counted.number += 1
+        counted.kept = retained
+        counted.newest = counted.times[counted.number] = max(counted.newest, now)
+        counted.new.append(_Row(counted.number, call, counted.newest, counted.newest + length))
 
     def _window(self, key: str) -> _Window:
-        if (known := self._windows.get(key)) is None:
-            asked = select(reservations.c.number, reservations.c.at).where(reservations.c.key == key)
-            row = self._connection.execute(asked.order_by(reservations.c.number.desc()).limit(1)).first()
-            known = self._windows[key] = _Window(0, 0) if row is None else _Window(row.number, row.at)
-        return known
+        if (counted := self._windows.get(key)) is None:
+            query = select(reservations.c.number, reservations.c.at).where(reservations.c.key == key)
+            row = self._connection.execute(query.order_by(reservations.c.number.desc()).limit(1)).first()
+            counted = self._windows[key] = _Window(0, 0) if row is None else _Window(row.number, row.at)
+        return counted
 
-    def _time(self, key: str, known: _Window, number: int) -> int | None:
-        if number not in known.times:
+    def _time(self, key: str, counted: _Window, number: int) -> int | None:
+        if number not in counted.times:
             some = (reservations.c.key == key) & reservations.c.number.between(number, number + _AHEAD - 1)
-            found = self._connection.execute(select(reservations.c.number, reservations.c.at).where(some))
+            rows = self._connection.execute(select(reservations.c.number, reservations.c.at).where(some))
             read: dict[int, int | None] = dict.fromkeys(range(number, number + _AHEAD))
-            known.times = read | {row.number: row.at for row in found} | {row.number: row.at for row in known.new}
-        return known.times[number]
+            counted.times = read | {row.number: row.at for row in rows} | {row.number: row.at for row in counted.new}
+        return counted.times[number]
 
     def _used(self, owner: str) -> tuple[int, float]:
         if owner not in self._spent:
-            asked = select(spendings.c.calls, spendings.c.cost).where(spendings.c.owner == owner)
-            row = self._connection.execute(asked).first()
+            query = select(spendings.c.calls, spendings.c.cost).where(spendings.c.owner == owner)
+            row = self._connection.execute(query).first()
             if row is None:
                 return 0, 0.0
             self._known.add(owner)
@@ -175,53 +175,55 @@ class Counting:
 
 
 def _is_held(connection: Connection, hold: TurnHold) -> bool:
-    own = (session_turns.c.session == hold.session) & (session_turns.c.turn == hold.turn)
-    held = select(session_turns.c.turn).where(own, session_turns.c.holder == hold.holder)
-    return connection.execute(held).first() is not None
+    condition = (session_turns.c.session == hold.session) & (session_turns.c.turn == hold.turn)
+    query = select(session_turns.c.turn).where(condition, session_turns.c.holder == hold.holder)
+    return connection.execute(query).first() is not None
 
 
 def _move_approval(connection: Connection, approval: ApprovalRow, before: str, after: str) -> bool:
-    own = (approvals.c.org == (approval.org or "")) & (approvals.c.id == approval.id) & (approvals.c.status == before)
-    return bool(connection.execute(update(approvals).where(own).values(status=after)).rowcount)
+    condition = (
+        (approvals.c.org == (approval.org or "")) & (approvals.c.id == approval.id) & (approvals.c.status == before)
+    )
+    return bool(connection.execute(update(approvals).where(condition).values(status=after)).rowcount)
 
 
 def admit_all(connection: Connection, claims: Sequence[Claim]) -> list[Refused | None]:
     """Count calls one after the other, and return for each its refusal, or ``None``."""
     counting = Counting(connection)
-    found = [counting.take(claim) for claim in claims]
-    written = counting.write()
+    refusals = [counting.take(claim) for claim in claims]
+    row_count = counting.write()
     if claims and random() < _SWEEPS:  # noqa: S311 - not used for security
         # More than come in between two sweeps.
-        _sweep(connection, claims[0].clock(), max(_SWEPT, round(2 * written / _SWEEPS)))
-    return found
+        _sweep(connection, claims[0].clock(), max(_SWEPT, round(2 * row_count / _SWEEPS)))
+    return refusals
 
 
 def count_calls(connection: Connection, window: Window, now: int) -> int:
     """Return how many calls count in a window: found by halves, since times never go back in it."""
-    own = reservations.c.key == window.key
-    asked = select(reservations.c.number, reservations.c.at).where(own)
-    newest = connection.execute(asked.order_by(reservations.c.number.desc()).limit(1)).first()
+    condition = reservations.c.key == window.key
+    query = select(reservations.c.number, reservations.c.at).where(condition)
+    newest = connection.execute(query.order_by(reservations.c.number.desc()).limit(1)).first()
     if newest is None:
         return 0
     past = max(now, newest.at) - window.length
-    before, known = max(0, newest.number - window.requests), newest.number
+    before, upper = max(0, newest.number - window.requests), newest.number
     if newest.at <= past:
         return 0
-    while known - before > 1:
-        middle = (before + known) // 2
-        at = connection.execute(select(reservations.c.at).where(own, reservations.c.number == middle)).scalar()
+    while upper - before > 1:
+        middle = (before + upper) // 2
+        at = connection.execute(select(reservations.c.at).where(condition, reservations.c.number == middle)).scalar()
         if at is None or at <= past:  # one that is not there any more has expired
             before = middle
         else:
-            known = middle
+            upper = middle
     return newest.number - before
 
 
 def spent_by(connection: Connection, owners: Sequence[str]) -> list[tuple[int, float]]:
     """Return the used amounts of the budgets of these owners."""
-    asked = select(spendings).where(spendings.c.owner.in_(owners))
-    found = {row.owner: (row.calls, row.cost) for row in connection.execute(asked)}
-    return [found.get(owner, (0, 0.0)) for owner in owners]
+    query = select(spendings).where(spendings.c.owner.in_(owners))
+    spent = {row.owner: (row.calls, row.cost) for row in connection.execute(query)}
+    return [spent.get(owner, (0, 0.0)) for owner in owners]
 
 
 def release(connection: Connection, claim: Claim) -> None:
@@ -238,24 +240,24 @@ def release(connection: Connection, claim: Claim) -> None:
 
 def _forget(connection: Connection, key: str, call: str) -> bool:
     """Remove a call from a window, close the gap in its numbers, and return whether it was there."""
-    own = reservations.c.key == key
-    newest = connection.execute(select(func.max(reservations.c.number)).where(own)).scalar() or 0
-    recent = own & (reservations.c.number > newest - _RECENT)
+    condition = reservations.c.key == key
+    newest = connection.execute(select(func.max(reservations.c.number)).where(condition)).scalar() or 0
+    recent = condition & (reservations.c.number > newest - _RECENT)
     number = connection.execute(select(reservations.c.number).where(recent, reservations.c.call == call)).scalar()
     if number is None:
         return False
     later = connection.execute(
-        select(reservations).where(own, reservations.c.number > number).order_by(reservations.c.number)
+        select(reservations).where(condition, reservations.c.number > number).order_by(reservations.c.number)
     )
     rows: list[dict[str, Any]] = [{**row, "number": row["number"] - 1} for row in later.mappings()]
-    connection.execute(delete(reservations).where(own, reservations.c.number >= number))
+    connection.execute(delete(reservations).where(condition, reservations.c.number >= number))
     if rows:
         connection.execute(insert(reservations), rows)
     return True
 
 
-def _sweep(connection: Connection, now: int, most: int) -> None:
+def _sweep(connection: Connection, now: int, limit: int) -> None:
     """Remove some expired calls, of windows that may never be used again."""
-    own = reservations.c.key, reservations.c.number
-    old = select(*own).where(reservations.c.ends < now - _MARGIN_NS).limit(most)
-    connection.execute(delete(reservations).where(tuple_(*own).in_(old)))
+    columns = reservations.c.key, reservations.c.number
+    old = select(*columns).where(reservations.c.ends < now - _MARGIN_NS).limit(limit)
+    connection.execute(delete(reservations).where(tuple_(*columns).in_(old)))

@@ -47,14 +47,14 @@ class RecoveryState:
             return ()
         open_ids.clear()
         open_ids.update(connection.execute(select(open_intents.c.id).where(open_intents.c.writer == writer)).scalars())
-        written: set[tuple[str, str]] = set()
-        ids = sorted({one for one, _ in self._rows})
+        stored: set[tuple[str, str]] = set()
+        ids = sorted({call_id for call_id, _ in self._rows})
         for start in range(0, len(ids), _NAMED):
             some = records.c.id.in_(ids[start : start + _NAMED])
-            found = connection.execute(select(records.c.id, records.c.phase).where(some, records.c.writer == writer))
-            written.update((one, phase) for one, phase in found)
-        known = written & self._rows
-        return {place for place, row in enumerate(rows) if (row["id"], row["phase"]) in known}
+            matches = connection.execute(select(records.c.id, records.c.phase).where(some, records.c.writer == writer))
+            stored.update((call_id, phase) for call_id, phase in matches)
+        confirmed = stored & self._rows
+        return {place for place, row in enumerate(rows) if (row["id"], row["phase"]) in confirmed}
 
     def end(self) -> None:
         """Clear the state: a transaction was committed that took account of it."""
@@ -128,8 +128,8 @@ def transact(engine: Engine, writer: str, work: Work, open_ids: set[str], doubt:
                     for index, function in enumerate(functions)
                 ]
                 now_open = set(open_ids)
-                written = doubt.settle(connection, writer, rows, now_open)
-                left_out = {place for place, claim in terms.items() if admitted[claim] is not None}.union(written)
+                stored_places = doubt.settle(connection, writer, rows, now_open)
+                left_out = {place for place, claim in terms.items() if admitted[claim] is not None}.union(stored_places)
                 places = [place for place in range(len(rows)) if place not in left_out]
                 new = [rows[place] for place in places] if left_out else rows
                 acts = [place for place in work.acts if results[place][1] is None and results[place][0]]
@@ -168,8 +168,8 @@ def _admit(
     """Count the calls whose intents may become records, and return for each its refusal, or ``None``."""
     if not claims:
         return []
-    found = iter(admit_all(connection, [claim for place, claim in enumerate(claims) if place not in unwritten]))
-    return [unwritten[place] if place in unwritten else next(found) for place in range(len(claims))]
+    refusals = iter(admit_all(connection, [claim for place, claim in enumerate(claims) if place not in unwritten]))
+    return [unwritten[place] if place in unwritten else next(refusals) for place in range(len(claims))]
 
 
 def _bad_terms(

@@ -148,10 +148,10 @@ class Writer:
             return 0
         thread.join()
         atexit.unregister(self._at_exit)
-        left = Batch(self._name, self._queue)  # buffered entries, and more than one transaction takes
+        remaining = Batch(self._name, self._queue)  # buffered entries, and more than one transaction takes
         closed = self._refusal()
-        deliver_answers(left.failed(closed, spared=()) + left.passed(closed))
-        lost, self._bad = len(left.buffered) + len(left.bad) + self._bad, 0
+        deliver_answers(remaining.failed(closed, spared=()) + remaining.passed(closed))
+        lost, self._bad = len(remaining.buffered) + len(remaining.bad) + self._bad, 0
         self._queue.clear()
         self._open_ids.clear()
         self._doubt.end()
@@ -175,17 +175,17 @@ class Writer:
             stopping = self._stopping
             # Before the queue is emptied, so that later items wake the thread again.
             self._armed = self._urgent = False
-            there = len(self._queue)
-            self._held = min(there, TOGETHER)
+            queued = len(self._queue)
+            self._held = min(queued, TOGETHER)
             items = [self._queue.popleft() for _ in range(self._held)]
-            written = not items or self._write(engine, items, last=stopping)
+            is_written = not items or self._write(engine, items, last=stopping)
             del items  # the thread may wait for long, and one of them may be of many megabytes
             # What came after that wakes the thread by itself, and is collected first.
-            if written and (there > TOGETHER or (stopping and self._queue)):
+            if is_written and (queued > TOGETHER or (stopping and self._queue)):
                 self._look_again()
             elif stopping:
                 return
-            if written:
+            if is_written:
                 pause = None
             else:
                 pause = PAUSES_SECONDS[0] if pause is None else min(2 * pause, PAUSES_SECONDS[1])
@@ -193,9 +193,9 @@ class Writer:
 
     def _gather(self) -> None:
         """Wait a little until as much is there as the last time: one transaction of many costs less than several."""
-        there, until = 0, time.monotonic() + CROWD_SECONDS[1]
-        while there < len(self._queue) < self._crowd and time.monotonic() < until and not self._stopping:
-            there = len(self._queue)
+        queued, until = 0, time.monotonic() + CROWD_SECONDS[1]
+        while queued < len(self._queue) < self._crowd and time.monotonic() < until and not self._stopping:
+            queued = len(self._queue)
             self._wake.wait(CROWD_SECONDS[0])
             self._wake.clear()
 

@@ -117,13 +117,13 @@ CHANGES: Final[list[tuple[LiteralString, LiteralString, str]]] = [
 @pytest.mark.spec("G60", "T60")
 async def test_rows_that_are_not_as_their_acts_set_them_are_named(url: str) -> None:
     await fill(url)
-    found = check(store_at(url), verify=True)
-    assert (found.ok, found.problems, found.notes) == (True, (), ())
+    report = check(store_at(url), verify=True)
+    assert (report.ok, report.problems, report.notes) == (True, (), ())
     for statement, undo, words in CHANGES:
         run_at(url, statement)
-        found = check(store_at(url), verify=True)
-        assert not found.ok
-        assert any(words in problem for problem in found.problems), (statement, found.problems)
+        report = check(store_at(url), verify=True)
+        assert not report.ok
+        assert any(words in problem for problem in report.problems), (statement, report.problems)
         assert check(store_at(url)).ok, "it is the record that tells"
         run_at(url, undo)
         assert check(store_at(url), verify=True).problems == ()
@@ -139,8 +139,8 @@ async def test_an_act_that_is_too_long_still_says_what_it_set(url: str) -> None:
     await fill(url)
     async with opened_at(url) as store:
         acts = (await store.audit.query(AuditQuery(act="key.create"))).items
-    about = [json.loads(one.arguments or "") for one in acts]
-    (long,) = [one for one in about if "omitted" in one]
+    about = [json.loads(act.arguments or "") for act in acts]
+    (long,) = [fields for fields in about if "omitted" in fields]
     assert set(long) == {"id", "sha256", "omitted"}
 
 
@@ -149,9 +149,9 @@ async def test_rows_whose_acts_were_pruned_are_named_as_not_compared(url: str) -
     await fill(url)
     async with opened_at(url) as store:
         assert (await store.audit.prune("2999-01-01T00:00:00.000000Z", KEY, now=LATER)).removed
-    found = check(store_at(url), verify=True)
-    assert found.problems == ()
-    (note,) = found.notes
+    report = check(store_at(url), verify=True)
+    assert report.problems == ()
+    (note,) = report.notes
     assert "could not be compared: their acts were pruned" in note
 
 

@@ -26,22 +26,24 @@ async def test_of_two_prunes_at_once_one_cuts_and_the_other_finds_nothing_left(
     find_cut, met = audit.find_cut, threading.Barrier(2, timeout=30)
 
     def find_together(*arguments: Any) -> Any:
-        found = find_cut(*arguments)
+        cut = find_cut(*arguments)
         met.wait()  # neither cuts before both know where
-        return found
+        return cut
 
     key = CheckpointKey.generate()
-    async with opened_at(url) as one, opened_at(url) as other:
+    async with opened_at(url) as first, opened_at(url) as other:
         for number in range(1, 7):
-            await one.audit.commit(entry(f"a{number}", time=OLD if number < 5 else LATER))
+            await first.audit.commit(entry(f"a{number}", time=OLD if number < 5 else LATER))
             if number == 4:
-                await one.audit.checkpoint(key, now=OLD)
+                await first.audit.checkpoint(key, now=OLD)
         monkeypatch.setattr(audit, "find_cut", find_together)
-        found = await asyncio.gather(*(store.audit.prune(NOW, key, now=LATER) for store in (one, other)))
-        assert sorted(found, key=lambda one: one.removed) == [Pruned(0, 5), Pruned(4, 5)]
+        pruned = await asyncio.gather(*(store.audit.prune(NOW, key, now=LATER) for store in (first, other)))
+        assert sorted(pruned, key=lambda outcome: outcome.removed) == [Pruned(0, 5), Pruned(4, 5)]
         assert [record.seq for record in await other.audit.read()] == [5, 6]
-        kept = [(one.number, one.seq, one.since) for one in await one.audit.checkpoints()]
-        assert kept == [(1, 4, 1), (2, 6, 5)], "the second signed nothing"
+        checkpoints = [
+            (checkpoint.number, checkpoint.seq, checkpoint.since) for checkpoint in await first.audit.checkpoints()
+        ]
+        assert checkpoints == [(1, 4, 1), (2, 6, 5)], "the second signed nothing"
         verified = await other.audit.verify([key.public])
         assert (verified.problem, verified.checked, verified.covered) == (None, 2, 6)
 
@@ -63,9 +65,9 @@ async def test_a_checkpoint_that_holds_what_none_can_is_told_and_nothing_is_buil
             store.audit.checkpoint(key, now=NOW),
             store.audit.prune(NOW, key, now=NOW),
         ):
-            with pytest.raises(StoreError) as told:
+            with pytest.raises(StoreError) as raised:
                 await asking
-            assert "capset audit verify" in str(told.value.hint)
+            assert "capset audit verify" in str(raised.value.hint)
         assert [record.id for record in await store.audit.read()] == ["a"]
 
 

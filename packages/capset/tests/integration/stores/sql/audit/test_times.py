@@ -19,15 +19,15 @@ def at(second: int) -> str:
 
 async def filled(store: SqlStore, chance: random.Random) -> list[tuple[int, str, bool]]:
     """Fill a log in which times wander, and some records come late; return seq, time and whether it is an outcome."""
-    made: list[tuple[int, str, bool]] = []
+    rows: list[tuple[int, str, bool]] = []
     for seq in range(1, 61):
         late = chance.choice((0, 0, 0, 0, 5, 30))
         time = at(max(0, 10 * seq - chance.randrange(15) - 10 * late))
         is_outcome = chance.random() < 0.7
         store.audit.append((entry if is_outcome else intent)(f"call-{seq}", time=time, tool=f"tool-{seq % 2}"))
-        made.append((seq, time, is_outcome))
+        rows.append((seq, time, is_outcome))
     await store.audit.flush()
-    return made
+    return rows
 
 
 def spans(chance: random.Random) -> Iterator[tuple[str | None, str | None]]:
@@ -45,20 +45,20 @@ async def test_a_page_has_exactly_the_records_of_its_time(
     monkeypatch.setattr("capset.stores.sql.audit.times.FEW", few)
     chance = random.Random(few)
     async with opened_at(empty_url) as store:
-        made = await filled(store, chance)
+        rows = await filled(store, chance)
         for since, until in spans(chance):
-            found = [
+            matching = [
                 (seq, is_outcome)
-                for seq, time, is_outcome in made
+                for seq, time, is_outcome in rows
                 if (since is None or time >= since) and (until is None or time < until)
             ]
-            expected = [seq for seq, is_outcome in reversed(found) if is_outcome]
+            expected = [seq for seq, is_outcome in reversed(matching) if is_outcome]
             page = await store.audit.query(AuditQuery(since=since, until=until, limit=1000))
-            assert [one.seq for one in page.items] == expected, (since, until)
+            assert [record.seq for record in page.items] == expected, (since, until)
             of_tool = await store.audit.query(AuditQuery(since=since, until=until, tool="tool-1", limit=1000))
-            assert [one.seq for one in of_tool.items] == [seq for seq in expected if seq % 2]
-            firsts = [seq for seq, time, _ in made if since is None or time >= since]
-            lasts = [seq for seq, time, _ in made if until is None or time < until]
+            assert [record.seq for record in of_tool.items] == [seq for seq in expected if seq % 2]
+            firsts = [seq for seq, time, _ in rows if since is None or time >= since]
+            lasts = [seq for seq, time, _ in rows if until is None or time < until]
             ends = (min(firsts), max(lasts)) if firsts and lasts and min(firsts) <= max(lasts) else None
             assert await store.audit.span(since=since, until=until) == ends
 
@@ -69,12 +69,12 @@ async def test_a_page_by_time_goes_on_where_the_one_before_ended(
 ) -> None:
     monkeypatch.setattr("capset.stores.sql.audit.times.FEW", 4)
     async with opened_at(empty_url) as store:
-        made = await filled(store, random.Random(7))
-        seen: list[int] = []
+        rows = await filled(store, random.Random(7))
+        seqs: list[int] = []
         before: int | None = None
         while True:
             page = await store.audit.query(AuditQuery(since=at(100), until=at(500), limit=7, before=before))
-            seen += [one.seq for one in page.items]
+            seqs += [record.seq for record in page.items]
             if (before := page.next) is None:
                 break
-        assert seen == [seq for seq, time, is_outcome in reversed(made) if is_outcome and at(100) <= time < at(500)]
+        assert seqs == [seq for seq, time, is_outcome in reversed(rows) if is_outcome and at(100) <= time < at(500)]

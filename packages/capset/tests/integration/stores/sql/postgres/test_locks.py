@@ -27,11 +27,11 @@ KEY = ScopeKey("session", "acme", "s", "counter")
 @contextmanager
 def leases(url: str) -> Generator[SessionLeases]:
     engine = locking_engine(make_url(url), "a")
-    found = SessionLeases(engine.connect)
+    session_leases = SessionLeases(engine.connect)
     try:
-        yield found
+        yield session_leases
     finally:
-        found.release()
+        session_leases.release()
 
 
 @pytest.fixture(autouse=True)
@@ -79,17 +79,17 @@ async def test_a_lock_that_a_lost_connection_holds_still_is_taken_when_it_is_fre
 
 
 async def test_a_store_takes_a_lock_only_for_an_intent(postgres_url: str) -> None:
-    held = (
+    query = (
         "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database ="
         " (SELECT oid FROM pg_database WHERE datname = current_database())"
     )
     async with opened_at(postgres_url) as store:
         await store.audit.commit(entry("a"))
-        assert run_at(postgres_url, held) == [(0,)]
+        assert run_at(postgres_url, query) == [(0,)]
         await store.audit.commit(intent("b"))
-        assert run_at(postgres_url, held) == [(1,)]
+        assert run_at(postgres_url, query) == [(1,)]
         await store.audit.commit(entry("b"))
-    assert run_at(postgres_url, held) == [(0,)]
+    assert run_at(postgres_url, query) == [(0,)]
 
 
 @pytest.mark.spec("P30")

@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 REVISION = "SELECT version_num FROM alembic_version"
 MAKING = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'CREATE INDEX CONCURRENTLY%'"
-INDEXES = dict.fromkeys(name for _, _, found in migrations() for name, *_ in found or ())
+INDEXES = dict.fromkeys(name for _, _, indexes in migrations() for name, *_ in indexes or ())
 COLUMNS = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()"
 INVALID = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ix_records_time'::regclass"
 
@@ -66,7 +66,7 @@ def unshape(url: str) -> None:
         tables = {table for table, _ in added} - {table for table, _ in before}
         for table in tables:
             connection.execute(sql.SQL("DROP TABLE {} CASCADE").format(sql.Identifier(table)))
-        for table, column in sorted(one for one in added if one[0] not in tables):
+        for table, column in sorted(pair for pair in added if pair[0] not in tables):
             named = sql.Identifier(table), sql.Identifier(column)
             connection.execute(sql.SQL("ALTER TABLE {} DROP COLUMN {} CASCADE").format(*named))
 

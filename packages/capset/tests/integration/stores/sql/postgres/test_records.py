@@ -79,11 +79,11 @@ def test_a_change_of_any_column_is_found(log: Log, column: str, seq: int, value:
         log.database.execute(change, (value, seq))
     changed = log.rows() != before
     try:
-        found = log.verify()
-        assert found.ok is not changed
+        verification = log.verify()
+        assert verification.ok is not changed
         if changed and column != "seq":
-            assert found.seq == seq
-            assert f"record {seq} " in str(found.problem)
+            assert verification.seq == seq
+            assert f"record {seq} " in str(verification.problem)
     finally:
         log.restore(before)
     assert log.verify().ok
@@ -94,9 +94,9 @@ def test_a_change_of_any_column_is_found(log: Log, column: str, seq: int, value:
 def test_a_removal_is_found(log: Log, seq: int) -> None:
     before = log.rows()
     log.database.execute("DELETE FROM records WHERE seq = %s", (seq,))
-    found = log.verify()
+    verification = log.verify()
     log.restore(before)
-    assert found.problem == f"record {seq} is missing; found {seq + 1} in its place"
+    assert verification.problem == f"record {seq} is missing; found {seq + 1} in its place"
 
 
 @pytest.mark.spec("G22")
@@ -108,9 +108,9 @@ def test_an_insertion_is_found(log: Log, seq: int) -> None:
     copy[1] = "inserted"
     rows.insert(seq, copy)
     log.restore([(number, *row[1:]) for number, row in enumerate(rows, 1)])
-    found = log.verify()
+    verification = log.verify()
     log.restore(before)
-    assert (found.ok, found.seq) == (False, seq + 1)
+    assert (verification.ok, verification.seq) == (False, seq + 1)
 
 
 @pytest.mark.spec("G22")
@@ -130,8 +130,8 @@ async def test_texts_with_nul_are_kept_and_found_again(postgres_url: str) -> Non
             await store.audit.commit(entry(f"{number}", tool=name, arguments=f'["{name}", "\\u0000", "\\\\u0000"]'))
             await store.sessions.create(session_row(f"{number}", org=name))
         for number, name in enumerate(names):
-            found = (await store.audit.query(AuditQuery(tool=name))).items
-            assert [(one.id, one.tool, one.arguments) for one in found] == [
+            records = (await store.audit.query(AuditQuery(tool=name))).items
+            assert [(record.id, record.tool, record.arguments) for record in records] == [
                 (f"{number}", name, f'["{name}", "\\u0000", "\\\\u0000"]')
             ]
             assert [row.org for row in (await store.sessions.list(SessionQuery(name))).items] == [name]
@@ -145,10 +145,10 @@ async def test_a_text_too_long_for_an_index_is_refused_alone(postgres_url: str) 
     async with opened_at(postgres_url) as store:
         await store.audit.commit(intent("a"))
         entries = [entry("a"), entry("b", principal=long), entry("c", arguments=long * 20), entry("d")]
-        results = await asyncio.gather(*[store.audit.commit(one) for one in entries], return_exceptions=True)
-        assert [type(one) for one in results[::2]] == [type(None)] * 2
+        results = await asyncio.gather(*[store.audit.commit(record) for record in entries], return_exceptions=True)
+        assert [type(answer) for answer in results[::2]] == [type(None)] * 2
         assert "is too long" in str(results[1])
-        assert [one.id for one in (await store.audit.query(AuditQuery())).items] == ["d", "c", "a"]
+        assert [record.id for record in (await store.audit.query(AuditQuery())).items] == ["d", "c", "a"]
         assert run_at(postgres_url, "SELECT count(*) FROM open_intents") == [(0,)]
         assert (await store.audit.verify()).ok
 
@@ -163,7 +163,7 @@ async def test_an_open_intent_that_was_changed_stops_nobody_from_opening(
     run_at(postgres_url, "UPDATE records SET tool = chr(26) WHERE seq = 1")
     async with opened_at(postgres_url) as store:
         page = await store.audit.query(AuditQuery())
-        found = await store.audit.verify()
+        verification = await store.audit.verify()
     assert [(record.id, record.outcome) for record in page.items] == [("b", "interrupted")]
-    assert (found.ok, found.seq) == (False, 1)
+    assert (verification.ok, verification.seq) == (False, 1)
     assert "the intent in record 1 could not be closed" in caplog.text

@@ -41,9 +41,9 @@ async def test_a_store_works_in_a_schema_of_any_name(postgres: Server, schema: s
 
 @pytest.mark.spec("P93")
 async def test_the_schemas_of_a_database_are_stores_of_their_own(postgres: Server) -> None:
-    there = postgres.empty()
-    one, other = within(there, "tenant.one"), within(there, "Tenant.one")
-    async with opened_at(one) as ours, opened_at(other) as theirs:
+    url = postgres.empty()
+    first, other = within(url, "tenant.one"), within(url, "Tenant.one")
+    async with opened_at(first) as ours, opened_at(other) as theirs:
         await ours.audit.commit(entry("a"))
         assert [item.id for item in (await ours.audit.query(AuditQuery(limit=5))).items] == ["a"]
         assert (await theirs.audit.query(AuditQuery(limit=5))).items == ()

@@ -24,9 +24,9 @@ async def failure_of(url: str) -> StoreError | DefinitionError:
     """Return why a store cannot be opened, which must be said without the URL, and where it is not the name's fault."""
     with pytest.raises((StoreError, DefinitionError)) as failure:
         await open_postgres(url).open()
-    said = f"{failure.value.message} {failure.value.hint}"
+    message = f"{failure.value.message} {failure.value.hint}"
     for secret in ("sesame", "guarded", "/tmp", "nowhere.invalid", "127.0.0.1", "psycopg", "SELECT"):
-        assert secret not in said
+        assert secret not in message
     return failure.value
 
 
@@ -58,8 +58,8 @@ async def test_without_the_driver_it_is_named(postgres_url: str, monkeypatch: py
 
 @pytest.mark.realtime
 def test_a_store_that_is_not_opened_and_one_in_a_file_load_no_driver() -> None:
-    made = "open_postgres('postgresql://host/db'); asyncio.run(open_sqlite('sqlite:///a.db').open())"
-    script = f"import asyncio, sys; from capset.stores.sql import *; {made}; print('psycopg' in sys.modules)"
+    code = "open_postgres('postgresql://host/db'); asyncio.run(open_sqlite('sqlite:///a.db').open())"
+    script = f"import asyncio, sys; from capset.stores.sql import *; {code}; print('psycopg' in sys.modules)"
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
@@ -73,7 +73,7 @@ async def test_both_schemes_name_one_database(postgres_url: str) -> None:
 
 @pytest.mark.spec("G24")
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("postgresql://me:sesame@127.0.0.1:1/notes", "the database 'notes' cannot be reached"),
         ("postgresql://me:sesame@nowhere.invalid/notes", "the database 'notes' cannot be reached"),
@@ -84,9 +84,9 @@ async def test_both_schemes_name_one_database(postgres_url: str) -> None:
         ),
     ],
 )
-async def test_a_server_that_is_not_there_is_said_to_be(url: str, said: str) -> None:
+async def test_a_server_that_is_not_there_is_said_to_be(url: str, message: str) -> None:
     failure = await failure_of(url)
-    assert failure.message == said
+    assert failure.message == message
     assert failure.hint
 
 
@@ -94,7 +94,7 @@ async def test_a_server_that_is_not_there_is_said_to_be(url: str, said: str) -> 
 async def test_who_is_refused_is_told_why(postgres: Server) -> None:
     postgres.run("CREATE ROLE guarded LOGIN PASSWORD 'sesame' CONNECTION LIMIT 1")
     postgres.empty("vault")
-    for url, said in (
+    for url, message in (
         (postgres.url("vault", "guarded:sesame!"), "the database 'vault' refused the user or the password"),
         (postgres.url("vault", "guarded:"), "the database 'vault' refused the user or the password"),
         (postgres.url("vault", "nobody:sesame"), "the database 'vault' refused the user or the password"),
@@ -102,7 +102,7 @@ async def test_who_is_refused_is_told_why(postgres: Server) -> None:
         (postgres.url("vault", "guarded:sesame"), "the database 'vault' has no connection left"),
     ):
         failure = await failure_of(url)
-        assert (failure.message, bool(failure.hint)) == (said, True)
+        assert (failure.message, bool(failure.hint)) == (message, True)
     postgres.run("ALTER ROLE guarded CONNECTION LIMIT -1")
     failure = await failure_of(postgres.url("vault", "guarded:sesame"))
     assert failure.message == "the database 'vault' forbids its user what capset needs"
@@ -113,7 +113,7 @@ async def test_who_is_refused_is_told_why(postgres: Server) -> None:
 
 @pytest.mark.spec("P30")
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("CREATE TABLE recipes (name TEXT)", "belongs to another program"),
         (
@@ -122,13 +122,13 @@ async def test_who_is_refused_is_told_why(postgres: Server) -> None:
         ),
     ],
 )
-async def test_what_is_not_ours_is_left_alone(change: LiteralString, said: str, postgres: Server) -> None:
+async def test_what_is_not_ours_is_left_alone(change: LiteralString, message: str, postgres: Server) -> None:
     url = postgres.empty()
     with connected(url) as connection:
         connection.execute(change)
-        assert said in (await failure_of(url)).message
-        found = connection.execute("SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace")
-        assert found.fetchone() == (1,)
+        assert message in (await failure_of(url)).message
+        cursor = connection.execute("SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace")
+        assert cursor.fetchone() == (1,)
 
 
 async def test_a_server_or_database_that_cannot_do_is_refused(
@@ -145,12 +145,12 @@ async def test_a_server_or_database_that_cannot_do_is_refused(
 @pytest.mark.spec("P30")
 async def test_text_is_in_the_order_of_code_points_whatever_the_databases_collation_is(postgres_url: str) -> None:
     with connected(postgres_url) as connection:
-        found = connection.execute(
+        rows = connection.execute(
             "SELECT table_name, column_name, collation_name FROM information_schema.columns"
             " WHERE table_schema = 'public' AND data_type = 'text'"
         ).fetchall()
-    assert len(found) > 70
-    assert {collation for _, _, collation in found} == {"C"}, found
+    assert len(rows) > 70
+    assert {collation for _, _, collation in rows} == {"C"}, rows
 
 
 @pytest.mark.spec("G23")
@@ -167,11 +167,11 @@ async def test_what_writes_is_durable_and_what_reads_cannot_write_whatever_the_s
         connection.execute("ALTER ROLE postgres SET default_transaction_isolation = serializable")
         try:
             async with opened_at(postgres_url) as store:
-                written = await store.audit._writer.write(settings)
+                writer_settings = await store.audit._writer.write(settings)
                 read = await store.audit._reader.read(settings)
         finally:
             connection.execute("ALTER ROLE postgres RESET ALL")
-    assert written == ["on", "read committed", "off", "4500ms", "3s"]
+    assert writer_settings == ["on", "read committed", "off", "4500ms", "3s"]
     assert read[1:3] == ["repeatable read", "on"]
 
 
@@ -201,7 +201,7 @@ async def test_a_read_ends_when_its_time_is_up_and_a_stricter_limit_of_the_role_
 
 @pytest.mark.spec("G24")
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (errors.DiskFull("/data: sesame"), "has no room left: the disk is full"),
         (errors.ReadOnlySqlTransaction("sesame"), "cannot be written: it is read-only here"),
@@ -213,5 +213,5 @@ async def test_a_read_ends_when_its_time_is_up_and_a_stricter_limit_of_the_role_
         (errors.Error("sesame"), "failed (Error)"),
     ],
 )
-def test_a_code_of_the_server_becomes_a_sentence(error: BaseException, said: str) -> None:
-    assert store_error("notes", error).message == f"the database 'notes' {said}"
+def test_a_code_of_the_server_becomes_a_sentence(error: BaseException, message: str) -> None:
+    assert store_error("notes", error).message == f"the database 'notes' {message}"

@@ -116,8 +116,8 @@ async def test_a_search_asks_for_one_keys_words_only(postgres_url: str) -> None:
         await fill(store, OTHER, 3)
         assert store._engines is not None
         with store._engines[1].begin() as connection:
-            found = connection.execute(WordTable().candidates_query(OTHER, ["common", "w"])).all()
-    assert sorted(hits for _, hits in found) == [2, 2, 2]
+            rows = connection.execute(WordTable().candidates_query(OTHER, ["common", "w"])).all()
+    assert sorted(hits for _, hits in rows) == [2, 2, 2]
 
 
 @pytest.mark.spec("P15", "P30")
@@ -141,13 +141,13 @@ async def test_every_read_can_use_an_index(postgres_url: str) -> None:
         await store.documents.recent(OTHER, limit=9, before="id-9")
         await store.documents.search(OTHER, "two words", limit=9)
         await store.files.list("s", "/a", recursive=True)
-    asked = [one for one in statements if one[0].startswith("SELECT")]
+    selects = [pair for pair in statements if pair[0].startswith("SELECT")]
     plans: list[str] = []
     with connected(postgres_url) as connection:
         connection.execute("SET enable_seqscan = off")
-        for statement, parameters in asked:
-            found = connection.execute(f"EXPLAIN (FORMAT JSON) {statement}", parameters)  # pyright: ignore[reportArgumentType]
-            plans.append(json.dumps(found.fetchall()))
+        for statement, parameters in selects:
+            cursor = connection.execute(f"EXPLAIN (FORMAT JSON) {statement}", parameters)  # pyright: ignore[reportArgumentType]
+            plans.append(json.dumps(cursor.fetchall()))
         connection.execute("ANALYZE records")  # of an empty table all its indexes cost the same
         for name in (*tables.FILTERS, "id"):
             query = f"SELECT * FROM records WHERE phase = 'outcome' AND {name} = 'x' AND seq < 5000 ORDER BY seq DESC"

@@ -40,9 +40,9 @@ def restore(url: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatc
 
     def by_server(file: Path) -> str:
         server: Server = request.getfixturevalue("postgres")
-        made = server.empty()
-        subprocess.run(["pg_restore", "--no-owner", "--exit-on-error", f"--dbname={made}", file], check=True)
-        return made
+        new_url = server.empty()
+        subprocess.run(["pg_restore", "--no-owner", "--exit-on-error", f"--dbname={new_url}", file], check=True)
+        return new_url
 
     if url.startswith("sqlite"):
         return as_file
@@ -85,16 +85,16 @@ async def test_a_backup_under_load_is_one_moment_and_can_be_worked_with(
         after = (await store.audit.verify()).checked
     assert size == file.stat().st_size
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    there = restore(file)
-    found = check(store_at(there), verify=True)
-    assert (found.ok, found.problems) == (True, ())
-    assert found.verification is not None
-    assert before <= found.verification.checked < after
-    async with opened_at(there) as store:
+    restored_url = restore(file)
+    report = check(store_at(restored_url), verify=True)
+    assert (report.ok, report.problems) == (True, ())
+    assert report.verification is not None
+    assert before <= report.verification.checked < after
+    async with opened_at(restored_url) as store:
         assert await store.audit.digest_key(), "digests can be compared as before"
         changed = int((await store.states.read([COUNT]))[0].value or 0)
-        outcomes = [one for one in await store.audit.read(limit=100_000) if one.phase == "outcome"]
-        interrupted = [one.id for one in outcomes if one.outcome == "interrupted"]
+        outcomes = [record for record in await store.audit.read(limit=100_000) if record.phase == "outcome"]
+        interrupted = [record.id for record in outcomes if record.outcome == "interrupted"]
         assert len(outcomes) - len(interrupted) <= changed <= len(outcomes), "what belongs together is there together"
         await store.audit.commit(entry("new"))
         assert (await store.audit.verify()).ok
@@ -108,20 +108,20 @@ async def test_a_backup_is_made_beside_a_writer_that_holds_the_database(tmp_path
         with store._engines[0].begin():
             back_up(SqliteStore(str(tmp_path / "a.db")), tmp_path / "backup")
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith("backup")) == ["backup"]
-    found = check(SqliteStore(str(tmp_path / "backup")), verify=True).verification
-    assert found is not None
-    assert found.checked == 1
+    verification = check(SqliteStore(str(tmp_path / "backup")), verify=True).verification
+    assert verification is not None
+    assert verification.checked == 1
 
 
 async def test_what_cannot_be_backed_up_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with opened_at(f"sqlite:///{tmp_path}/a.db"):
         pass
     store = SqliteStore(str(tmp_path / "a.db"))
-    kept = tmp_path / "kept"
-    kept.write_text("mine")
+    existing = tmp_path / "kept"
+    existing.write_text("mine")
     with pytest.raises(DefinitionError, match="kept' already"):
-        back_up(store, kept)
-    assert kept.read_text() == "mine"
+        back_up(store, existing)
+    assert existing.read_text() == "mine"
     with pytest.raises(DefinitionError, match="there is no folder"):
         back_up(store, tmp_path / "nowhere" / "file")
     monkeypatch.setattr(store, "copy_into", lambda file: (_ for _ in ()).throw(OSError(28, "No space left on device")))
@@ -149,7 +149,7 @@ async def test_no_file_is_left_open(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.realtime
 @pytest.mark.spec("P30")
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "message"),
     [
         (None, "needs pg_dump, which is not on the PATH"),
         ("echo 'pg_dump (PostgreSQL) 9.6.24'", "pg_dump is of version 9; the server's is"),
@@ -160,7 +160,7 @@ async def test_without_a_pg_dump_that_serves_nothing_is_made(
     postgres: Server,
     postgres_url: str,
     script: str | None,
-    told: str,
+    message: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -170,7 +170,7 @@ async def test_without_a_pg_dump_that_serves_nothing_is_made(
         (folder / "pg_dump").write_text(f"#!/bin/sh\n{script.format(real=postgres.programs / 'pg_dump')}\n")
         (folder / "pg_dump").chmod(0o755)
     monkeypatch.setenv("PATH", str(folder))
-    with pytest.raises(StoreError, match=told):
+    with pytest.raises(StoreError, match=message):
         back_up(store_at(postgres_url), tmp_path / "backup")
     assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
@@ -179,14 +179,14 @@ async def test_without_a_pg_dump_that_serves_nothing_is_made(
 async def test_a_password_does_not_stand_on_the_command_line(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, seen = tmp_path / "bin", tmp_path / "seen"
+    folder, log = tmp_path / "bin", tmp_path / "seen"
     folder.mkdir()
     real = postgres.programs / "pg_dump"
-    (folder / "pg_dump").write_text(f'#!/bin/sh\necho "$@ / $PGPASSWORD" >> {seen}\nexec {real} "$@"\n')
+    (folder / "pg_dump").write_text(f'#!/bin/sh\necho "$@ / $PGPASSWORD" >> {log}\nexec {real} "$@"\n')
     (folder / "pg_dump").chmod(0o755)
     use(folder, monkeypatch)
     with postgres.database() as url:
         back_up(store_at(url.replace("postgres:@", "postgres:sesame@", 1)), tmp_path / "backup")
-    command, _, password = seen.read_text().splitlines()[-1].rpartition(" / ")
+    command, _, password = log.read_text().splitlines()[-1].rpartition(" / ")
     assert "sesame" not in command
     assert password == "sesame"

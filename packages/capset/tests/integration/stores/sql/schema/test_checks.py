@@ -18,10 +18,10 @@ from tests.helpers.stores.sql.support import make, opened_at, raw, run_at, store
 async def test_a_database_that_is_as_it_must_be(url: str) -> None:
     async with opened_at(url) as store:
         await store.audit.commit(intent("a"))
-        found = check(store_at(url), verify=True)
-        assert (found.ok, found.revision, found.problems) == (True, HEAD, ())
-        assert found.verification is not None
-        assert found.verification.checked == 1
+        report = check(store_at(url), verify=True)
+        assert (report.ok, report.revision, report.problems) == (True, HEAD, ())
+        assert report.verification is not None
+        assert report.verification.checked == 1
         assert len(await store.audit.read()) == 1, "what runs is not closed as interrupted"
 
 
@@ -38,13 +38,13 @@ async def test_what_is_missing_or_differs_is_named(empty_url: str) -> None:
             "CREATE TABLE notes (text TEXT)",
         ):
             run_at(url, statement)
-        found = check(store_at(url))
-    assert not found.ok
-    told = " ".join(found.problems)
-    assert len(found.problems) == 4, found.problems
+        report = check(store_at(url))
+    assert not report.ok
+    text = " ".join(report.problems)
+    assert len(report.problems) == 4, report.problems
     for name in ("ix_sessions_whose", "session_turns", "author" if "postgres" in url else "agents"):
-        assert name in told
-    assert "mine" not in told, "what was added is no problem"
+        assert name in text
+    assert "mine" not in text, "what was added is no problem"
 
 
 @pytest.mark.spec("P70", "T60")
@@ -64,8 +64,8 @@ async def test_triggers_and_rules_of_others_are_named(empty_url: str, caplog: py
         run_at(url, "CREATE TABLE notes (text TEXT)")
         run_at(url, "CREATE TRIGGER theirs BEFORE INSERT ON notes FOR EACH ROW EXECUTE FUNCTION mine()")
         foreign.insert(0, "the rule kept on records")
-    found = check(store_at(url), verify=True)
-    assert [problem.partition(" is not capset's")[0] for problem in found.problems] == foreign
+    report = check(store_at(url), verify=True)
+    assert [problem.partition(" is not capset's")[0] for problem in report.problems] == foreign
     async with opened_at(url):
         assert f"has what capset did not make: {', '.join(foreign)};" in caplog.text
 
@@ -78,10 +78,10 @@ async def test_a_database_that_lacks_a_table_is_refused_with_its_name(empty_url:
     with pytest.raises(StoreError, match="lacks the table people"):
         async with opened_at(empty_url):
             pass
-    found = check(store_at(empty_url), verify=True)
-    assert "the table people is missing" in found.problems
-    assert found.problems[-1] == "its chain was not verified: a table is missing"
-    assert found.verification is None
+    report = check(store_at(empty_url), verify=True)
+    assert "the table people is missing" in report.problems
+    assert report.problems[-1] == "its chain was not verified: a table is missing"
+    assert report.verification is None
 
 
 @pytest.mark.spec("G22", "P30")
@@ -90,8 +90,8 @@ async def test_a_record_that_was_changed_is_seen_with_verify_only(url: str) -> N
         await store.audit.commit(entry("a"))
     run_at(url, "UPDATE records SET tool = 'another'")
     assert check(store_at(url)).ok
-    found = check(store_at(url), verify=True)
-    assert (found.ok, found.problems) == (False, ())
+    report = check(store_at(url), verify=True)
+    assert (report.ok, report.problems) == (False, ())
 
 
 @pytest.mark.spec("P30")
@@ -106,10 +106,10 @@ async def test_a_damaged_file_is_seen(tmp_path: Path) -> None:
         file.execute(
             "UPDATE sqlite_master SET sql = replace(sql, 'phase = ', 'phase <> ') WHERE name = 'ix_records_tool'"
         )
-    told = " / ".join(check(store_at(url)).problems)
-    assert "the file is damaged: " in told
-    assert "row 1 of states refers to a row of sessions that is not there" in told
-    assert "the index ix_records_tool is not as this version makes it" in told
+    text = " / ".join(check(store_at(url)).problems)
+    assert "the file is damaged: " in text
+    assert "row 1 of states refers to a row of sessions that is not there" in text
+    assert "the index ix_records_tool is not as this version makes it" in text
 
 
 @pytest.mark.spec("P30")

@@ -21,8 +21,8 @@ WHOLE = {"approval": "approval-1", "repeats": 3, "causation": "c", "org": "acme"
 
 async def filled(store: SqlStore) -> list[dict[str, Any]]:
     """Fill a log with six links, of which the third has a value in every column; return them."""
-    for one in (entry("a"), intent("b"), entry("b", **WHOLE), entry("c"), entry("d"), entry("e")):
-        await store.audit.commit(one)
+    for link in (entry("a"), intent("b"), entry("b", **WHOLE), entry("c"), entry("d"), entry("e")):
+        await store.audit.commit(link)
     rows = [asdict(record) for record in await store.audit.read()]
     empty = [name for name, value in rows[2].items() if value is None]
     assert not empty, f"give {empty} a value: in entry of capset/testing/store_suite/support.py, or in WHOLE here"
@@ -52,23 +52,23 @@ async def test_a_change_of_every_column_is_found(url: str) -> None:
                 # In the row itself, as somebody would who changes one value.
                 change = update(records).where(records.c.seq == 3).values({column: value})
                 await store.audit._writer.write(lambda connection, change=change: connection.execute(change).rowcount)
-                found = await store.audit.verify()
-                assert not found.ok, (column, value)
-                assert (found.checked, json.dumps(found.seq)) == (2, "4" if column == "seq" else "3")
+                verification = await store.audit.verify()
+                assert not verification.ok, (column, value)
+                assert (verification.checked, json.dumps(verification.seq)) == (2, "4" if column == "seq" else "3")
                 assert (await verified(store, rows)).checked == 6
 
 
 @pytest.mark.spec("G22")
 async def test_records_that_are_removed_inserted_or_moved_are_found(url: str) -> None:
-    def numbered(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [{**row, "seq": seq} for seq, row in enumerate(given, 1)]
+    def numbered(links: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**row, "seq": seq} for seq, row in enumerate(links, 1)]
 
     async with opened_at(url) as store:
         rows = await filled(store)
         for place in range(5):
             removed = rows[:place] + rows[place + 1 :]
-            found = await verified(store, removed)
-            assert found.problem == f"record {place + 1} is missing; found {place + 2} in its place"
+            verification = await verified(store, removed)
+            assert verification.problem == f"record {place + 1} is missing; found {place + 2} in its place"
             assert ((await verified(store, numbered(removed))).seq) == place + 1, "and the gap was closed"
             inserted = [*rows[:place], {**rows[place], "id": "new"}, *rows[place:]]
             assert (await verified(store, numbered(inserted))).seq == place + 1

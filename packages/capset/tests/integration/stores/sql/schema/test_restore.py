@@ -31,30 +31,30 @@ def new_url(url: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatc
 @pytest.mark.spec("P71", "T6", "T65")
 async def test_no_approval_from_before_a_restore_lets_a_call_through(url: str, new_url: str, tmp_path: Path) -> None:
     clock, file = FakeClock(), tmp_path / "backup"
-    async with till(store=store_at(url), clock=clock) as here:
-        session = await here.session()
-        once, standing, pending = [await here.asked(session, to) for to in ("bob", "eve", "zoe")]
-        await here.decided(once)
-        await here.decided(standing, FOR_SESSION)
+    async with till(store=store_at(url), clock=clock) as harness:
+        session = await harness.session()
+        single_use, standing, pending = [await harness.asked(session, to) for to in ("bob", "eve", "zoe")]
+        await harness.decided(single_use)
+        await harness.decided(standing, FOR_SESSION)
         await asyncio.to_thread(back_up, store_at(url), file)
-        assert (await here.made(session, "bob", approval=once)).error is None
-        await here.decided(pending)
-        assert (await here.made(session, "zoe", approval=pending)).error is None
-        now = here.kernel.now()
+        assert (await harness.made(session, "bob", approval=single_use)).error is None
+        await harness.decided(pending)
+        assert (await harness.made(session, "zoe", approval=pending)).error is None
+        now = harness.kernel.now()
     done = await asyncio.to_thread(restore, store_at(new_url), file, now=now)
     assert done.approvals == 3
     assert check(store_at(new_url), verify=True).ok
-    async with till(store=store_at(new_url), clock=clock) as there:
-        session = await there.session(id=session.id)
-        for to, approval in (("bob", once), ("eve", standing), ("eve", None), ("zoe", pending)):
-            assert (await there.made(session, to, approval=approval)).error is not None
+    async with till(store=store_at(new_url), clock=clock) as restored:
+        session = await restored.session(id=session.id)
+        for to, approval in (("bob", single_use), ("eve", standing), ("eve", None), ("zoe", pending)):
+            assert (await restored.made(session, to, approval=approval)).error is not None
         with pytest.raises(Conflict, match="is not open any more"):
-            await there.decided(pending)
-        assert there.paid == []
-        again = await there.asked(session, "bob")
-        assert again != once
-        await there.decided(again)
-        assert (await there.made(session, "bob", approval=again)).error is None
+            await restored.decided(pending)
+        assert restored.paid == []
+        second_request = await restored.asked(session, "bob")
+        assert second_request != single_use
+        await restored.decided(second_request)
+        assert (await restored.made(session, "bob", approval=second_request)).error is None
 
 
 @pytest.mark.realtime

@@ -51,13 +51,15 @@ def test_the_migrations_make_the_tables_that_the_code_knows(tmp_path: Path) -> N
         for table in tables.metadata.sorted_tables:
             primary = inspect(connection).get_pk_constraint(table.name)["constrained_columns"]
             assert primary == [column.name for column in table.primary_key]
-        made = {index["name"] for index in inspect(connection).get_indexes("records")}
+        index_names = {index["name"] for index in inspect(connection).get_indexes("records")}
         partial = connection.exec_driver_sql(
             "SELECT count(*) FROM sqlite_master WHERE sql LIKE '%(%, seq) WHERE phase = ''outcome'''"
         ).scalar()
     engine.dispose()
     assert partial == len(tables.FILTERS)
-    assert made == {f"ix_records_{name}" for name in (*tables.FILTERS, "approval", "code", "time", "act", "acts")}
+    assert index_names == {
+        f"ix_records_{name}" for name in (*tables.FILTERS, "approval", "code", "time", "act", "acts")
+    }
     assert tuple(tables.records.c.keys()) == COLUMNS
     assert tuple(tables.sessions.c.keys()) == tuple(SessionRow.__slots__)
 
@@ -65,8 +67,8 @@ def test_the_migrations_make_the_tables_that_the_code_knows(tmp_path: Path) -> N
 def statements_of(path: Path) -> dict[str, str]:
     """Return what made each thing in a file, which is all that SQLite knows of it, with its white space as one."""
     with raw(path) as file:
-        found = file.execute("SELECT type || ' ' || name, sql FROM sqlite_master").fetchall()
-    return {name: " ".join(str(sql).split()) for name, sql in found}
+        rows = file.execute("SELECT type || ' ' || name, sql FROM sqlite_master").fetchall()
+    return {name: " ".join(str(sql).split()) for name, sql in rows}
 
 
 @pytest.mark.spec("P30")
@@ -74,9 +76,9 @@ async def test_a_new_database_is_what_the_migrations_make(tmp_path: Path) -> Non
     make(tmp_path / "raised.db", HEAD)
     async with opened(tmp_path / "made.db"):
         pass
-    made, raised = statements_of(tmp_path / "made.db"), statements_of(tmp_path / "raised.db")
-    assert made == raised
-    assert {f"table {name}" for name in tables.metadata.tables} < made.keys()
+    created, raised = statements_of(tmp_path / "made.db"), statements_of(tmp_path / "raised.db")
+    assert created == raised
+    assert {f"table {name}" for name in tables.metadata.tables} < created.keys()
     for path in (tmp_path / "made.db", tmp_path / "raised.db"):
         with raw(path) as file:
             assert file.execute("SELECT * FROM alembic_version").fetchall() == [(HEAD,)]
@@ -140,8 +142,8 @@ async def test_what_fails_in_the_middle_leaves_nothing_behind(tmp_path: Path, be
     path = tmp_path / "a.db"
     if before:
         make(path, before)
-    found = statements_of(path)
-    assert (found == {}) is (before is None)
+    statements = statements_of(path)
+    assert (statements == {}) is (before is None)
     store = SqliteStore(str(path))
     with pytest.MonkeyPatch.context() as patch:
 
@@ -152,7 +154,7 @@ async def test_what_fails_in_the_middle_leaves_nothing_behind(tmp_path: Path, be
         patch.setattr(making, "_STAMP", "CREATE nothing")
         with pytest.raises(StoreError):
             await store.open()
-    assert statements_of(path) == found
+    assert statements_of(path) == statements
     await store.open()
     await store.audit.commit(entry("a"))
     await store.close()

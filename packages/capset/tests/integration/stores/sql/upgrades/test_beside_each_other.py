@@ -30,7 +30,7 @@ STATEMENTS: Final[dict[str, Any]] = {
 }
 """What the code of a revision says of itself, by engine: transactions of statements, parameters and counts of rows."""
 beside_each = pytest.mark.parametrize(
-    "era", [ERAS[0], *(pytest.param(one, marks=pytest.mark.nightly) for one in ERAS[1:-1]), ERAS[-1]]
+    "era", [ERAS[0], *(pytest.param(era, marks=pytest.mark.nightly) for era in ERAS[1:-1]), ERAS[-1]]
 )
 
 
@@ -77,12 +77,12 @@ class Old:
         self._connection.execute("COMMIT")
 
     def _execute(self, statement: str, parameters: Any) -> Any:
-        given = from_json(parameters)
+        values = from_json(parameters)
         cursor = self._connection.cursor()
-        if isinstance(given, list) and given and isinstance(given[0], list | dict):
-            cursor.executemany(statement, given)
+        if isinstance(values, list) and values and isinstance(values[0], list | dict):
+            cursor.executemany(statement, values)
             return cursor
-        cursor.execute(statement, given) if given else cursor.execute(statement)
+        cursor.execute(statement, values) if values else cursor.execute(statement)
         if cursor.description is not None:
             cursor.fetchall()  # or SQLite would go on reading, and stay in the past
         return cursor
@@ -98,9 +98,9 @@ def from_json(value: Any) -> Any:
         return (
             base64.b64decode(value["bytes"])
             if "bytes" in value
-            else {key: from_json(one) for key, one in value.items()}
+            else {key: from_json(member) for key, member in value.items()}
         )
-    return [from_json(one) for one in value] if isinstance(value, list) else value
+    return [from_json(element) for element in value] if isinstance(value, list) else value
 
 
 def made_at(url: str, era: str) -> None:
@@ -165,7 +165,7 @@ async def test_what_an_old_process_deletes_takes_along_what_it_does_not_know(emp
         }
         with closing(Old(empty_url, era)) as old:
             old._execute(deleting, ["s"] if path_of(empty_url) else {"id_1": "s"})
-    counts = ", ".join(f"(SELECT count(*) FROM session_{one})" for one in ("events", "turns", "messages"))
+    counts = ", ".join(f"(SELECT count(*) FROM session_{table})" for table in ("events", "turns", "messages"))
     assert run_at(empty_url, "SELECT (SELECT count(*) FROM sessions), " + counts) == [(0, 0, 0, 0)]
 
 
@@ -175,14 +175,20 @@ async def test_an_old_process_does_not_see_what_is_kept_of_files_that_went(empty
     """It lists the root without it, and takes it along with the session."""
     made_at(empty_url, era)
     is_file = path_of(empty_url) is not None
-    said = {
+    statements = {
         statement
         for transaction in STATEMENTS[era]["sqlite" if is_file else "postgres"]
         for statement, _, _ in transaction
         if "files" in statement
     }
-    (listing,) = [one for one in said if one.startswith("SELECT") and "files.parent = " in one]
-    (emptying,) = [one for one in said if one.startswith("DELETE FROM files") and "IS NOT NULL" in one]
+    (listing,) = [
+        statement for statement in statements if statement.startswith("SELECT") and "files.parent = " in statement
+    ]
+    (emptying,) = [
+        statement
+        for statement in statements
+        if statement.startswith("DELETE FROM files") and "IS NOT NULL" in statement
+    ]
     async with opened_at(empty_url) as store:
         await begin(store, "s")
         for path in ("/a", "/b"):

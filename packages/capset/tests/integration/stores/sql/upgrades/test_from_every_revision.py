@@ -27,50 +27,55 @@ NIGHTLY = {REVISIONS[index * (len(REVISIONS) - 1) // 3] for index in range(4)}
 @pytest.mark.spec("P30")
 @pytest.mark.parametrize(
     "last",
-    [pytest.param(one, marks=pytest.mark.nightly if one in NIGHTLY else pytest.mark.weekly) for one in REVISIONS],
+    [
+        pytest.param(revision, marks=pytest.mark.nightly if revision in NIGHTLY else pytest.mark.weekly)
+        for revision in REVISIONS
+    ],
 )
 async def test_everything_is_there_after_an_upgrade_and_can_be_worked_with(last: str, empty_url: str) -> None:
-    url, seen = empty_url, REVISIONS[: REVISIONS.index(last) + 1]
+    url, revisions = empty_url, REVISIONS[: REVISIONS.index(last) + 1]
     eras = made(url, last)
     async with opened_at(url) as store:
-        outcomes = [one for one in await store.audit.read() if one.phase == "outcome"]
-        assert [one.id for one in outcomes] == [*(f"call-{one}" for one in seen), "left-open"]
+        outcomes = [record for record in await store.audit.read() if record.phase == "outcome"]
+        assert [one.id for one in outcomes] == [*(f"call-{one}" for one in revisions), "left-open"]
         assert outcomes[-1].outcome == "interrupted"
         assert (await store.audit.verify([KEY.public] if last >= "0006" else [])).ok
         sessions = (await store.sessions.list(SessionQuery("acme"))).items
-        assert [one.id for one in sessions] == [f"sessions-id-{one}" for one in reversed(seen)]
-        await read_by_the_ports(store, seen)
+        assert [one.id for one in sessions] == [f"sessions-id-{one}" for one in reversed(revisions)]
+        await read_by_the_ports(store, revisions)
         await store.audit.commit(entry("new"))
         await store.audit.checkpoint(KEY, now="2026-01-03T00:00:00.000000Z")
         assert (await store.audit.verify([KEY.public])).ok
     engine = engine_at(url)
     with closing(engine.connect()) as connection:
-        assert [(one, still_there(connection, era)) for one, era in eras.items()] == [(one, []) for one in seen]
+        assert [(revision, still_there(connection, era)) for revision, era in eras.items()] == [
+            (revision, []) for revision in revisions
+        ]
     engine.dispose()
     assert check(store_at(url)).problems == ()
 
 
-async def read_by_the_ports(store: SqlStore, seen: tuple[str, ...]) -> None:
+async def read_by_the_ports(store: SqlStore, revisions: tuple[str, ...]) -> None:
     """Read what was written at each revision by the ports that it had, with what has a meaning to them."""
-    for revision in seen:
+    for revision in revisions:
         session = await store.sessions.get(f"sessions-id-{revision}")
         assert session is not None
         assert session.principal == f"sessions-principal-{revision}"
         (_, content) = await store.files.read(f"files-session-{revision}", f"/{revision}.txt")
         assert content == b"content"
-    since = [one for one in seen if one >= "0002"]
+    since = [version for version in revisions if version >= "0002"]
     agents = await store.agents.list(AgentQuery("acme"))
     assert [one.id for one in agents.items] == [f"agents-id-{one}" for one in reversed(since)]
-    assert [[used.id for used in one.capabilities] for one in agents.items] == [
-        [f"agent_capabilities-capability_id-{one}"] for one in reversed(since)
+    assert [[used.id for used in agent.capabilities] for agent in agents.items] == [
+        [f"agent_capabilities-capability_id-{version}"] for version in reversed(since)
     ]
     assert [one.id for one in await store.keys.list()] == [f"api_keys-id-{one}" for one in reversed(since)]
-    for revision in (one for one in seen if one >= "0003"):
+    for revision in (version for version in revisions if version >= "0003"):
         at = {"owner": f"states-owner-{revision}", "name": f"states-name-{revision}"}
         assert [row.value for row in await store.states.read([ScopeKey("session", "acme", **at)])] == ["7"]
-    for revision in (one for one in seen if one >= "0004"):
+    for revision in (version for version in revisions if version >= "0004"):
         link = await store.lineage.link("acme", f"links-id-{revision}")
         assert link is not None
         assert link.session == f"links-session-{revision}"
-    asked = await store.approvals.list(ApprovalQuery("acme"))
-    assert [one.id for one in asked.items] == [f"approvals-id-{one}" for one in reversed(seen) if one >= "0005"]
+    page = await store.approvals.list(ApprovalQuery("acme"))
+    assert [one.id for one in page.items] == [f"approvals-id-{one}" for one in reversed(revisions) if one >= "0005"]

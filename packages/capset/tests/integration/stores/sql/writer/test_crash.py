@@ -71,12 +71,12 @@ async def test_an_intent_whose_process_was_killed_is_closed_once(url: str) -> No
     for _ in range(2):
         async with opened_at(url) as store:
             page = await store.audit.query(AuditQuery())
-            found = await store.audit.verify()
+            verification = await store.audit.verify()
         assert [(record.id, record.outcome) for record in page.items] == [
             ("cut off", "interrupted"),
             ("done", "succeeded"),
         ]
-        assert (found.problem, found.checked) == (None, 4)
+        assert (verification.problem, verification.checked) == (None, 4)
         assert page.items[0].code == "interrupted"
     assert not url.startswith("sqlite") or not list(Path(url.removeprefix("sqlite:///")).parent.glob("a.db-writers/*"))
 
@@ -120,9 +120,9 @@ async def test_processes_that_append_at_once_make_one_chain(url: str) -> None:
     ):
         let_go(a, b, c)  # all three make the tables at once, where there are none
     async with opened_at(url) as store:
-        found = await store.audit.verify()
+        verification = await store.audit.verify()
         page = await store.audit.query(AuditQuery(limit=1000))
-    assert (found.problem, found.checked) == (None, 450)
+    assert (verification.problem, verification.checked) == (None, 450)
     assert len({record.id for record in page.items}) == 300
     assert {record.outcome for record in page.items} == {"succeeded"}
     assert len({record.writer for record in page.items}) == 3

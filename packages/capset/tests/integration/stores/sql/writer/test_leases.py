@@ -64,18 +64,18 @@ def test_writers_that_come_and_go_at_once_stop_no_other(tmp_path: Path) -> None:
     looking = FileLeases(tmp_path / "writers")
 
     def come_and_go(writer: str) -> None:
-        own = FileLeases(tmp_path / "writers")
+        writer_leases = FileLeases(tmp_path / "writers")
         for _ in range(2_000):
-            own.take(writer)
-            own.release()
+            writer_leases.take(writer)
+            writer_leases.release()
 
     with ThreadPoolExecutor(2) as threads:
         others = [threads.submit(come_and_go, writer) for writer in "ab"]
-        while not all(one.done() for one in others):
+        while not all(future.done() for future in others):
             looking.sweep()
             looking.holder()
-        for one in others:
-            one.result()
+        for future in others:
+            future.result()
 
 
 def test_a_file_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
@@ -120,9 +120,9 @@ async def test_an_open_intent_that_was_changed_stops_nobody_from_opening(
         file.execute("UPDATE records SET tool = CAST(x'ff' AS TEXT) WHERE seq = 1")
     async with opened(path) as store:
         page = await store.audit.query(AuditQuery())
-        found = await store.audit.verify()
+        verification = await store.audit.verify()
     assert [(record.id, record.outcome) for record in page.items] == [("b", "interrupted")]
-    assert (found.ok, found.seq) == (False, 1)
+    assert (verification.ok, verification.seq) == (False, 1)
     assert "the intent in record 1 could not be closed" in caplog.text
 
 
@@ -133,8 +133,8 @@ async def test_the_open_intents_are_those_without_an_outcome(tmp_path: Path) -> 
         for name in "abc":
             await store.audit.commit(intent(name))
         await store.audit.commit(entry("b"))
-        for one in (intent("d"), entry("d"), entry("a")):  # an intent and its outcome in one transaction
-            tasks.create_task(store.audit.commit(one))
+        for record in (intent("d"), entry("d"), entry("a")):  # an intent and its outcome in one transaction
+            tasks.create_task(store.audit.commit(record))
     with raw(path) as file:
         assert file.execute("SELECT id, seq FROM open_intents").fetchall() == [("c", 3)]
     async with opened(path) as store:

@@ -61,9 +61,9 @@ async def test_append_refuses_beyond_the_bound_and_loses_nothing(tmp_path: Path)
     store.audit.append(entry("room again"))
     await store.close()
     async with opened(tmp_path / "a.db") as store:
-        found = await store.audit.verify()
+        verification = await store.audit.verify()
         page = await store.audit.query(AuditQuery(limit=2))
-    assert (found.problem, found.checked) == (None, 102)
+    assert (verification.problem, verification.checked) == (None, 102)
     assert [record.id for record in page.items] == ["room again", "waits"]
 
 
@@ -269,7 +269,7 @@ async def test_closing_answers_more_callers_than_one_transaction_takes(tmp_path:
             await store.close()
         answers = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 60)
         other.execute("ROLLBACK")
-    assert {type(one) for one in answers} <= {StoreError, StoreBusy}
+    assert {type(answer) for answer in answers} <= {StoreError, StoreBusy}
 
 
 async def test_a_waiter_that_was_cancelled_harms_nobody(tmp_path: Path) -> None:

@@ -61,14 +61,14 @@ async def test_of_any_interleaving_of_64_tasks_never_one_too_many_and_none_unuse
             now = clock.monotonic_ns()
             free = limit - sum(1 for at in passed if at > now - 30_000_000_000)
 
-            async def one(hops: int) -> bool:
+            async def call_after(hops: int) -> bool:
                 for _ in range(hops):
                     await asyncio.sleep(0)
                 return (await session.try_call(ping)).success
 
-            told = await asyncio.gather(*(one(order.randint(0, 5)) for _ in range(count)))
-            assert sum(told) == min(count, free)
-            passed += [now] * sum(told)
+            outcomes = await asyncio.gather(*(call_after(order.randint(0, 5)) for _ in range(count)))
+            assert sum(outcomes) == min(count, free)
+            passed += [now] * sum(outcomes)
             clock.advance(pause)
 
 
@@ -185,11 +185,11 @@ async def test_whose_calls_count_together(per: Any, shared: dict[str, bool]) -> 
         "other org": Principal("ada", org="other"),
         "stranger": Principal("ada"),
     }
-    for what, who in others.items():
+    for relation, principal in others.items():
         async with opened(ping, who=ada) as (kernel, session, _clock, agent):
             await session.call(ping)
-            async with kernel.open(agent, principal=who) as other:
-                assert (await other.try_call(ping)).success is not shared[what], what
+            async with kernel.open(agent, principal=principal) as other:
+                assert (await other.try_call(ping)).success is not shared[relation], relation
 
 
 @pytest.mark.spec("G13")
@@ -199,8 +199,8 @@ async def test_neither_another_name_nor_another_agent_is_a_second_allowance() ->
     async with Kernel(store="memory://") as kernel:
         async with kernel.open(Agent("one", uses=[kit]), principal=Principal("ada")) as session:
             await session.call(ping)
-        again = Agent("two", uses=[kit.with_names(prefix="x_")])
-        async with kernel.open(again, principal=Principal("ada")) as session:
+        second_agent = Agent("two", uses=[kit.with_names(prefix="x_")])
+        async with kernel.open(second_agent, principal=Principal("ada")) as session:
             assert isinstance((await session.try_call(ping)).error, LimitExceeded)
 
 

@@ -53,12 +53,12 @@ DYNAMIC = Agent("tester", uses=uses)
 
 @asynccontextmanager
 async def gate(
-    who: Principal | None = None, *, agent: Agent = STATIC, store: str = "memory://", **settings: Any
+    principal: Principal | None = None, *, agent: Agent = STATIC, store: str = "memory://", **settings: Any
 ) -> AsyncGenerator[Desk]:
     """Open a session: of an anonymous principal, where nobody may be anonymous, unless it is said."""
     ran.clear()
     governance = Governance(**(settings or {"require_auth": True}))
-    someone = who or Principal.anonymous()
+    someone = principal or Principal.anonymous()
     async with Kernel(store, governance=governance) as kernel, kernel.open(agent, principal=someone) as session:
         yield Desk(kernel, session)
 
@@ -84,8 +84,8 @@ async def gate(
     ids=str,
 )
 async def test_anonymous_principals_learn_nothing_of_any_tool(message: Message, agent: Agent) -> None:
-    async with gate(agent=agent) as here:
-        (error,) = await read(here.session.invoke(message))
+    async with gate(agent=agent) as opened:
+        (error,) = await read(opened.session.invoke(message))
         correlation = error.data.pop("correlation")
         assert error.data == {
             "code": "unauthenticated",
@@ -94,7 +94,7 @@ async def test_anonymous_principals_learn_nothing_of_any_tool(message: Message, 
             "retryable": False,
         }
         assert ran == []
-        record = await here.record()
+        record = await opened.record()
         assert (record.outcome, record.code, record.decision) == ("unauthenticated", "unauthenticated", "deny")
         assert (record.principal, record.principal_kind) == ("anonymous", "anonymous")
         assert record.reason == "anonymous principals are refused"
@@ -103,22 +103,22 @@ async def test_anonymous_principals_learn_nothing_of_any_tool(message: Message, 
 
 @pytest.mark.spec("G1")
 async def test_dynamic_uses_are_asked_for_whoever_is_known(store: str) -> None:
-    async with gate(Principal("ada"), agent=DYNAMIC, store=store) as here:
-        assert await here.session.call(look, 5) == 5
+    async with gate(Principal("ada"), agent=DYNAMIC, store=store) as opened:
+        assert await opened.session.call(look, 5) == 5
         assert ran == ["uses", "look"]
 
 
 @pytest.mark.spec("G1", "G8", "T2")
 @pytest.mark.parametrize("agent", [STATIC, DYNAMIC], ids=["static", "dynamic"])
 async def test_anonymous_principals_see_no_tool(agent: Agent, store: str) -> None:
-    async with gate(agent=agent, store=store) as here:
-        for snapshot in (here.session.snapshot, await here.session.current()):
+    async with gate(agent=agent, store=store) as opened:
+        for snapshot in (opened.session.snapshot, await opened.session.current()):
             assert dict(snapshot.tools) == {}
             assert snapshot.tool_refs == ()
             assert snapshot.decisions == {}
             assert snapshot.runtime_hash == (await evaluate(compose(Agent("empty")), principal=NOBODY)).runtime_hash
-            assert not [one for one in snapshot.verdicts.values() if one.in_play]
-            reasons = {one.reason for one in snapshot.verdicts.values()}
+            assert not [verdict for verdict in snapshot.verdicts.values() if verdict.in_play]
+            reasons = {verdict.reason for verdict in snapshot.verdicts.values()}
             assert reasons <= {"anonymous principals are refused"}
             assert "Be careful." not in snapshot.system_text
         assert ran == []
@@ -126,12 +126,12 @@ async def test_anonymous_principals_see_no_tool(agent: Agent, store: str) -> Non
 
 @pytest.mark.spec("G1", "G8")
 async def test_nor_do_they_by_a_snapshot_that_was_made_elsewhere(store: str) -> None:
-    async with gate(store=store) as here:
-        row = await here.kernel.find_session(here.session.id)
+    async with gate(store=store) as opened:
+        row = await opened.kernel.find_session(opened.session.id)
         assert row is not None
         made_before = await evaluate(compose(STATIC), principal=NOBODY)
         assert "look" in made_before.tools
-        assert dict(here.kernel.resume(row, made_before).snapshot.tools) == {}
+        assert dict(opened.kernel.resume(row, made_before).snapshot.tools) == {}
 
 
 @pytest.mark.spec("G1", "G8")
@@ -141,56 +141,56 @@ async def test_tool_objects_are_no_way_around(store: str) -> None:
         """Belong to nobody."""
         return 1
 
-    async with gate(store=store) as here:
-        for one in (look, unlock, stranger):
+    async with gate(store=store) as opened:
+        for called_tool in (look, unlock, stranger):
             with pytest.raises(Unauthenticated):
-                await here.session.call(one)
-        async with here.session.open("Work.Do") as room:
+                await opened.session.call(called_tool)
+        async with opened.session.open("Work.Do") as room:
             await room.send({"to": 1})
             room.finish()
-            assert [one.data["status"] async for one in room] == [401]
-        assert {one.outcome for one in await here.records()} == {"unauthenticated"}
+            assert [message.data["status"] async for message in room] == [401]
+        assert {record.outcome for record in await opened.records()} == {"unauthenticated"}
         assert ran == []
 
 
 @pytest.mark.spec("G8")
 @pytest.mark.parametrize("kind", ["user", "agent", "org"])
 async def test_whoever_is_known_is_let_in(kind: Any) -> None:
-    async with gate(Principal("anonymous", kind=kind)) as here:
-        assert await here.session.call(look, 5) == 5
+    async with gate(Principal("anonymous", kind=kind)) as opened:
+        assert await opened.session.call(look, 5) == 5
 
 
 @pytest.mark.spec("G8")
 async def test_where_nobody_must_be_known_the_anonymous_may_do_what_everybody_may() -> None:
-    async with gate(require_auth=False) as here:
-        assert await here.session.call(look, 5) == 5
+    async with gate(require_auth=False) as opened:
+        assert await opened.session.call(look, 5) == 5
         with pytest.raises(PermissionDenied):
-            await here.session.call(unlock)
-    async with gate(default_permissions={"vault:open"}) as here:
-        assert await here.session.call(unlock) == 1
-        assert (await here.record()).principal_kind == "anonymous"
+            await opened.session.call(unlock)
+    async with gate(default_permissions={"vault:open"}) as opened:
+        assert await opened.session.call(unlock) == 1
+        assert (await opened.record()).principal_kind == "anonymous"
 
 
 @pytest.mark.spec("G8")
 async def test_default_permissions_are_everybody_s_beside_their_own() -> None:
-    who = Principal("ada", permissions={"notes:read"}, org="acme")
-    async with gate(who, default_permissions=["vault:open"]) as here:
-        assert await here.session.call(unlock) == 1
-        held = here.session.snapshot.principal
-        assert held == Principal("ada", permissions={"notes:read", "vault:open"}, org="acme")
-        async with here.kernel.open(STATIC, principal=who, session_id=here.session.id) as again:
-            assert again.snapshot.runtime_hash == here.session.snapshot.runtime_hash
-    async with gate(who, default_permissions=[]) as here:
-        assert "unlock" not in here.session.snapshot.tools, "least privilege, unless it is said"
+    principal = Principal("ada", permissions={"notes:read"}, org="acme")
+    async with gate(principal, default_permissions=["vault:open"]) as opened:
+        assert await opened.session.call(unlock) == 1
+        effective = opened.session.snapshot.principal
+        assert effective == Principal("ada", permissions={"notes:read", "vault:open"}, org="acme")
+        async with opened.kernel.open(STATIC, principal=principal, session_id=opened.session.id) as reopened:
+            assert reopened.snapshot.runtime_hash == opened.session.snapshot.runtime_hash
+    async with gate(principal, default_permissions=[]) as opened:
+        assert "unlock" not in opened.session.snapshot.tools, "least privilege, unless it is said"
 
 
 @pytest.mark.spec("G8", "G9")
 async def test_default_permissions_are_those_of_whoever_acts_for_somebody_too() -> None:
     bot = Principal("bot", kind="agent", permissions={"notes:read"}).acting_for(Principal("ada"))
-    async with gate(bot, default_permissions=["vault:open"]) as here:
-        assert here.session.snapshot.principal.permissions == {"vault:open"}
-        assert await here.session.call(unlock) == 1
-        assert (await here.record()).on_behalf_of == "user:ada"
+    async with gate(bot, default_permissions=["vault:open"]) as opened:
+        assert opened.session.snapshot.principal.permissions == {"vault:open"}
+        assert await opened.session.call(unlock) == 1
+        assert (await opened.record()).on_behalf_of == "user:ada"
 
 
 @pytest.mark.spec("G23")
@@ -202,17 +202,17 @@ async def test_silent_reads_are_those_that_were_let_through(store: str) -> None:
 
     agent = Agent("tester", uses=[Capability("kit", tools=[look, unlock, fail])])
     ada = Principal("ada", permissions={"vault:open"})
-    async with gate(ada, agent=agent, store=store, record_reads=False) as here:
-        assert await here.session.call(look) == 0
-        failed = await here.session.try_call(fail)
+    async with gate(ada, agent=agent, store=store, record_reads=False) as opened:
+        assert await opened.session.call(look) == 0
+        failed = await opened.session.try_call(fail)
         assert failed.error is not None
         assert failed.error.correlation == failed.record, "the log still says which"
-        assert await here.records() == []
-        await here.session.call(unlock)
-        await read(here.session.invoke(Message("query", "look", {"number": "x"})))
-        await read(here.session.invoke(Message("query", "nothing", {})))
-        told = [(one.tool, one.outcome) for one in await here.records()]
-        assert told == [("unlock", "succeeded"), ("look", "invalid"), ("nothing", "not_found")]
-    async with gate(ada, agent=agent, record_reads=True) as here:
-        await here.session.call(look)
-        assert (await here.record()).tool == "look"
+        assert await opened.records() == []
+        await opened.session.call(unlock)
+        await read(opened.session.invoke(Message("query", "look", {"number": "x"})))
+        await read(opened.session.invoke(Message("query", "nothing", {})))
+        records = [(record.tool, record.outcome) for record in await opened.records()]
+        assert records == [("unlock", "succeeded"), ("look", "invalid"), ("nothing", "not_found")]
+    async with gate(ada, agent=agent, record_reads=True) as opened:
+        await opened.session.call(look)
+        assert (await opened.record()).tool == "look"

@@ -40,7 +40,7 @@ def sent(deadline: float, tool: str = "wait") -> Message:
 
 async def check_late(opened: Desk, *, runs: int = 1) -> None:
     records = await opened.records()
-    assert [(one.outcome, one.code, one.decision) for one in records] == [
+    assert [(record.outcome, record.code, record.decision) for record in records] == [
         ("timed_out", "deadline_exceeded", "allow")
     ] * runs
 
@@ -299,7 +299,10 @@ async def test_a_nested_call_in_a_task_of_its_own_is_held_to_the_deadline_too() 
             await opened.session.options(timeout=SOON).call(outer)
         await asyncio.wait(tasks)
         assert isinstance(tasks[0].exception(), DeadlineExceeded)
-        assert {one.tool: one.outcome for one in await opened.records()} == {"outer": "timed_out", "wait": "timed_out"}
+        assert {record.tool: record.outcome for record in await opened.records()} == {
+            "outer": "timed_out",
+            "wait": "timed_out",
+        }
 
 
 @pytest.mark.spec("K16", "C31")

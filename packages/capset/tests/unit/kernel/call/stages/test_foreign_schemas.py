@@ -57,8 +57,8 @@ async def reply(opened: Desk, arguments: object) -> Any:
 @pytest.mark.spec("K9")
 async def test_defaults_are_filled_in_and_the_result_is_the_data() -> None:
     async with desk(weather) as opened:
-        given = {"city": "Rome", "options": {"unit": "F"}}
-        assert await opened.session.call(weather, **given) == {"high": 10}
+        arguments = {"city": "Rome", "options": {"unit": "F"}}
+        assert await opened.session.call(weather, **arguments) == {"high": 10}
         assert (await reply(opened, {"city": "Bern", "days": 2})).data == {"high": 20}
     assert seen == [
         {"city": "Rome", "days": 1, "options": {"unit": "F"}},
@@ -73,12 +73,12 @@ async def test_what_does_not_fit_reaches_no_handler_and_every_field_is_named() -
             await opened.session.call(weather, dais=9, days="secret")
         error = await reply(opened, {"dais": 9, "days": "secret"})
         (text,) = await ask(opened.session, "weather", b'{"city": "Rome", "city": "Bern"}')
-    listed = {
+    field_errors = {
         "city: required, but missing",
         "days: Input should be an integer",
         "dais: no such parameter (did you mean 'days'?)",
     }
-    assert set(map(str, raised.value.fields)) == listed
+    assert set(map(str, raised.value.fields)) == field_errors
     assert (error.data["code"], error.data["status"]) == ("invalid_arguments", 422)
     assert {field["path"] for field in error.data["fields"]} == {"city", "days", "dais"}
     assert "secret" not in json.dumps(error.data)
@@ -96,11 +96,13 @@ async def test_a_result_that_does_not_fit_is_an_invalid_output_that_tells_only_p
 @pytest.mark.spec("K4")
 async def test_the_agent_is_shown_the_schemas_as_they_came_and_they_are_part_of_the_hash() -> None:
     async with desk(weather) as opened:
-        shown = opened.session.snapshot.tools["weather"].tool
-        assert (shown.arguments.json_schema, shown.output.json_schema) == (TAKES, GIVES)
+        session_tool = opened.session.snapshot.tools["weather"].tool
+        assert (session_tool.arguments.json_schema, session_tool.output.json_schema) == (TAKES, GIVES)
     other = {**TAKES, "description": "Where and when."}
     turned = {**TAKES, "required": ["city"], "properties": dict(reversed(TAKES["properties"].items()))}
-    hashes = [tool_hash(replace(weather, arguments=compile_own_schema("it", one))) for one in (TAKES, turned, other)]
+    hashes = [
+        tool_hash(replace(weather, arguments=compile_own_schema("it", schema))) for schema in (TAKES, turned, other)
+    ]
     assert hashes[0] == hashes[1] == tool_hash(weather)
     assert hashes[2] != hashes[0]
 
@@ -131,8 +133,13 @@ async def test_an_answer_of_others_that_does_not_fit_is_the_result_with_a_note()
     assert result.foreign is not None
     note = result.foreign.note
     assert result.content == [{"type": "text", "text": '{"high": "hot"}'}, {"type": "text", "text": f"[{note}]"}]
-    shown = call_data(result, result.data, "s1")
-    assert (shown["success"], shown["data"], shown["structured"], shown["note"]) == (True, value, {"x": 1}, note)
+    payload = call_data(result, result.data, "s1")
+    assert (payload["success"], payload["data"], payload["structured"], payload["note"]) == (
+        True,
+        value,
+        {"x": 1},
+        note,
+    )
 
 
 @pytest.mark.spec("M96")

@@ -99,16 +99,16 @@ UNEXPECTED: dict[str, Callable[[], BaseException]] = {
 
 @pytest.mark.spec("K13", "G4", "G24")
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("what", UNEXPECTED)
+@pytest.mark.parametrize("case", UNEXPECTED)
 async def test_what_nobody_expected_is_one_sanitised_error(
-    what: str, shape: Shape, caplog: pytest.LogCaptureFixture
+    case: str, shape: Shape, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tool = failing(shape, throw(UNEXPECTED[what]()), effect="write")
+    tool = failing(shape, throw(UNEXPECTED[case]()), effect="write")
     async with desk(tool) as opened:
         async with asyncio.timeout(60):
             *events, error = await ask(opened.session, "fail")
             result = await opened.session.try_call(tool)
-        assert [one.kind for one in events] == (["event"] if shape == "stream" else [])
+        assert [event.kind for event in events] == (["event"] if shape == "stream" else [])
         assert error.kind == "error"
         assert error.data == {
             "code": "internal_error",
@@ -119,13 +119,15 @@ async def test_what_nobody_expected_is_one_sanitised_error(
         }
         assert isinstance(result.error, InternalError)
         records = await opened.records()
-        assert [(one.outcome, one.code, one.decision) for one in records] == [("failed", "internal_error", "allow")] * 2
-        assert "hunter2" not in repr(records) + str(result.error) + repr(result.error)
-        logged = [one for one in caplog.records if one.name == "capset.kernel"]
-        assert [one.correlation in one_log.getMessage() for one, one_log in zip(records, logged, strict=True)] == [
-            True
+        assert [(record.outcome, record.code, record.decision) for record in records] == [
+            ("failed", "internal_error", "allow")
         ] * 2
-        assert all(one.exc_info for one in logged)
+        assert "hunter2" not in repr(records) + str(result.error) + repr(result.error)
+        logged = [log_record for log_record in caplog.records if log_record.name == "capset.kernel"]
+        assert [
+            record.correlation in one_log.getMessage() for record, one_log in zip(records, logged, strict=True)
+        ] == [True] * 2
+        assert all(log_record.exc_info for log_record in logged)
 
 
 @pytest.mark.spec("K13")
@@ -193,8 +195,8 @@ async def test_a_failure_leaves_other_calls_alone() -> None:
         await turns()
         gate.set()
         results = await asyncio.gather(*calls)
-        assert [one.data for one in results] == [number if number % 3 else None for number in range(30)]
-        outcomes = [one.outcome for one in await opened.records()]
+        assert [result.data for result in results] == [number if number % 3 else None for number in range(30)]
+        outcomes = [record.outcome for record in await opened.records()]
         assert (outcomes.count("failed"), outcomes.count("succeeded")) == (10, 20)
 
 
@@ -209,7 +211,10 @@ async def test_what_was_emitted_before_a_failure_stays_delivered() -> None:
 
     async with desk(count) as opened:
         messages = await read(opened.session.stream(count))
-        assert [(one.kind, one.data.get("message")) for one in messages[:2]] == [("event", "one"), ("event", "two")]
+        assert [(message.kind, message.data.get("message")) for message in messages[:2]] == [
+            ("event", "one"),
+            ("event", "two"),
+        ]
         assert messages[2].kind == "error"
 
 
@@ -246,7 +251,7 @@ async def test_what_a_stream_may_not_emit_is_one_error_that_ends_it(emissions: l
 
     async with desk(emit) as opened:
         messages = await read(opened.session.stream(emit))
-        assert [(one.kind, one.data["code"]) for one in messages] == [("error", "invalid_output")]
+        assert [(message.kind, message.data["code"]) for message in messages] == [("error", "invalid_output")]
         assert closed == [True]
         assert (await opened.record()).outcome == "failed"
 
@@ -272,9 +277,9 @@ async def test_sync_handlers_run_in_threads_with_the_callers_context_variables()
         """Say where this runs; three at once."""
         barrier.wait()
         assert threading.current_thread() is not threading.main_thread()
-        seen = variable.get()
+        inherited = variable.get()
         variable.set("changed by the handler")
-        return f"{seen} {number} {ctx.principal.id}"
+        return f"{inherited} {number} {ctx.principal.id}"
 
     async with desk(where) as opened:
         variable.set("mine")
@@ -284,19 +289,19 @@ async def test_sync_handlers_run_in_threads_with_the_callers_context_variables()
 
 
 async def test_invoke_runs_async_handlers_in_the_callers_task_and_streams_in_one_of_the_kernels() -> None:
-    seen: list[asyncio.Task[Any] | None] = []
+    tasks: list[asyncio.Task[Any] | None] = []
 
     @tool(effect="read")
     async def where() -> int:
         """Say where this runs."""
-        seen.append(asyncio.current_task())
+        tasks.append(asyncio.current_task())
         return 1
 
     async with desk(where) as opened:
         await opened.session.call(where)
         await read(opened.session.stream(where))
-    assert seen[0] is asyncio.current_task()
-    assert seen[1] is not asyncio.current_task()
+    assert tasks[0] is asyncio.current_task()
+    assert tasks[1] is not asyncio.current_task()
 
 
 async def test_a_handler_may_be_given_as_an_iterator_that_is_no_generator() -> None:
@@ -318,7 +323,7 @@ async def test_a_handler_may_be_given_as_an_iterator_that_is_no_generator() -> N
         return Once()
 
     async with desk(iterate) as opened:
-        assert [one.kind for one in await read(opened.session.stream(iterate))] == ["event", "reply"]
+        assert [message.kind for message in await read(opened.session.stream(iterate))] == ["event", "reply"]
         assert await opened.session.call(iterate) == 7
 
 

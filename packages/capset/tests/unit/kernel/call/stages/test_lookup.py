@@ -155,11 +155,11 @@ async def test_a_tool_under_two_names_is_refused_as_an_object_and_done_by_each_n
         assert "by one of its names" in str(refused.value.hint)
         assert not (await desk.session.try_call(find_note)).success
         async with desk.session.stream(find_note) as messages:
-            assert [one.data["status"] async for one in messages] == [422]
+            assert [message.data["status"] async for message in messages] == [422]
         with pytest.raises(ToolError, match="is installed under several names here") as failed:
             await desk.session.call(ask_for_note)
         assert (failed.value.code, failed.value.status) == ("invalid_arguments", 422)
-        outcomes = Counter((one.tool == "ask_for_note", one.outcome) for one in await desk.records())
+        outcomes = Counter((record.tool == "ask_for_note", record.outcome) for record in await desk.records())
         assert outcomes == {(False, "invalid"): 4, (True, "failed"): 1}
         for name in ("find_note", "x_find_note", "plain.find_note", "prefixed.x_find_note"):
             (reply,) = await read(desk.session.invoke(Message("query", name, {"text": name})))

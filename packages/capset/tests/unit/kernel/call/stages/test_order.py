@@ -254,11 +254,11 @@ async def test_another_agents_tool_of_the_same_name_is_404() -> None:
                 await opened.session.call(imposter, 1)
             with pytest.raises(NotFound):
                 await theirs.call(look, 1)
-        assert [(one.agent, one.outcome) for one in await opened.records()] == [
+        assert [(record.agent, record.outcome) for record in await opened.records()] == [
             ("tester", "not_found"),
             ("other", "not_found"),
         ]
-        assert {one.tool_hash for one in await opened.records()} == {None}
+        assert {record.tool_hash for record in await opened.records()} == {None}
 
 
 async def test_a_session_of_one_kernel_knows_nothing_of_anothers() -> None:

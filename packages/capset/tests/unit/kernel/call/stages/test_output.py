@@ -92,9 +92,9 @@ FITS: dict[str, tuple[Any, Any, Any]] = {
 
 
 @pytest.mark.spec("K9", "G26")
-@pytest.mark.parametrize("what", FITS)
-async def test_in_process_it_is_the_python_value_and_in_messages_plain_json(what: str) -> None:
-    kind, value, data = FITS[what]
+@pytest.mark.parametrize("case", FITS)
+async def test_in_process_it_is_the_python_value_and_in_messages_plain_json(case: str) -> None:
+    kind, value, data = FITS[case]
     give = giving(value, kind)
     async with desk(give) as opened:
         result = await opened.session.call(give)
@@ -104,7 +104,7 @@ async def test_in_process_it_is_the_python_value_and_in_messages_plain_json(what
         assert (reply.kind, reply.data) == ("reply", data)
         assert type(reply.data) is type(data)
         json.dumps(reply.data, allow_nan=False).encode()
-        assert {one.outcome for one in await opened.records()} == {"succeeded"}
+        assert {record.outcome for record in await opened.records()} == {"succeeded"}
 
 
 CYCLE: list[object] = []
@@ -137,12 +137,12 @@ BREAKS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.spec("K9", "G26")
-@pytest.mark.parametrize("what", BREAKS)
+@pytest.mark.parametrize("case", BREAKS)
 @pytest.mark.parametrize("effect", ["read", "write"])
 async def test_what_does_not_fit_or_is_no_json_fails_the_call_without_telling_its_content(
-    what: str, effect: str
+    case: str, effect: str
 ) -> None:
-    kind, value = BREAKS[what]
+    kind, value = BREAKS[case]
     give = giving(value, kind, effect)
     async with desk(give) as opened:
         with pytest.raises(InvalidOutput) as raised:
@@ -152,7 +152,9 @@ async def test_what_does_not_fit_or_is_no_json_fails_the_call_without_telling_it
         assert (error.kind, error.data["code"]) == ("error", "invalid_output")
         assert "hunter2" not in json.dumps(error.data) + str(raised.value)
         records = await opened.records()
-        assert {(one.outcome, one.code, one.decision) for one in records} == {("failed", "invalid_output", "allow")}
+        assert {(record.outcome, record.code, record.decision) for record in records} == {
+            ("failed", "invalid_output", "allow")
+        }
 
 
 @pytest.mark.spec("K9")
@@ -189,22 +191,22 @@ async def test_where_it_does_not_fit_what_is_published_is_told_and_nothing_of_it
     async with desk(give) as opened:
         (error,) = await ask(opened.session, "give")
     assert error.data["message"] == "The tool 'give' gave a result that does not fit its schema: age."
-    (line,) = [one.getMessage() for one in caplog.records if one.name == "capset.kernel"]
+    (line,) = [log_record.getMessage() for log_record in caplog.records if log_record.name == "capset.kernel"]
     assert line.endswith("its result does not fit: age: Input should be at least 0")
 
 
 async def test_the_value_that_was_given_is_the_callers_own_even_if_it_changes_later() -> None:
     """What is in a message is a copy: later changes by the handler do not reach it."""
-    kept: list[int] = []
+    numbers: list[int] = []
 
     @tool(effect="read")
     async def give() -> list[int]:
         """Give."""
-        return kept
+        return numbers
 
     async with desk(give) as opened:
         (reply,) = await ask(opened.session, "give")
-        kept.append(1)
+        numbers.append(1)
         assert reply.data == []
 
 

@@ -45,21 +45,21 @@ def arguments_of(call: Invocation) -> dict[str, Any]:
 async def test_a_stage_that_reads_arguments_sees_those_that_the_approver_has_chosen(
     monkeypatch: pytest.MonkeyPatch, phase: Phase, door: str
 ) -> None:
-    seen: list[dict[str, Any]] = []
-    add_stage(monkeypatch, phase, lambda call: seen.append(arguments_of(call)))
+    observed_arguments: list[dict[str, Any]] = []
+    add_stage(monkeypatch, phase, lambda call: observed_arguments.append(arguments_of(call)))
     changed = Answer(approved=True, arguments={"to": "bob", "amount": 1})
-    async with till() as here:
-        session = await here.session()
+    async with till() as open_till:
+        session = await open_till.session()
         if door == "waits":
-            paying = asyncio.ensure_future(session.call(here.pay, to="bob", amount=5))
-            await here.decided((await here.waiting()).id, changed)
+            paying = asyncio.ensure_future(session.call(open_till.pay, to="bob", amount=5))
+            await open_till.decided((await open_till.waiting()).id, changed)
             assert await paying == "bob has 1"
         else:
-            await here.decided(await here.asked(session), changed)
-            result = await here.made(session)
+            await open_till.decided(await open_till.asked(session), changed)
+            result = await open_till.made(session)
             assert result.data == "bob has 1"
-        assert here.paid == [("bob", 1)]
-    assert seen[-1] == {"to": "bob", "amount": 1}
+        assert open_till.paid == [("bob", 1)]
+    assert observed_arguments[-1] == {"to": "bob", "amount": 1}
 
 
 @pytest.mark.spec("G1", "G18")
@@ -73,12 +73,12 @@ async def test_a_stage_that_reads_validated_arguments_too_early_lets_no_call_thr
             raise PermissionDenied("too much")
 
     add_stage(monkeypatch, phase, step, is_first=is_first)
-    async with till() as here:
-        session = await here.session()
+    async with till() as open_till:
+        session = await open_till.session()
         with pytest.raises(CapsetError):
-            await session.call(here.pay, to="bob", amount=1)
+            await session.call(open_till.pay, to="bob", amount=1)
         assert "validated in the phase 'arguments'" in caplog.text
-        assert here.paid == []
+        assert open_till.paid == []
 
 
 @pytest.mark.spec("G1", "G2")
@@ -102,13 +102,13 @@ async def test_no_stage_tells_those_who_may_not_use_a_tool_more_than_that(
     agent = Agent("clerk", uses=[Capability("till", tools=[look])])
     stranger, member = Principal("eve"), Principal("ada", permissions=["till:member"])
     async with Kernel(store="memory://") as kernel:
-        for who, error in ((stranger, PermissionDenied), (member, ToolError)):
-            async with kernel.open(agent, principal=who) as session:
+        for principal, error in ((stranger, PermissionDenied), (member, ToolError)):
+            async with kernel.open(agent, principal=principal) as session:
                 for message in (session.message("look", {}), session.message("till.look", {"no": "such"})):
                     result = await session.try_message(message)
-                    assert type(result.error) is error or who is member
+                    assert type(result.error) is error or principal is member
                     assert result.error is not None
-                    if who is stranger:
+                    if principal is stranger:
                         assert SECRET not in f"{result.error}{result.error.hint}"
                         assert "no" not in [field.path for field in result.error.fields]
 
@@ -151,8 +151,8 @@ async def test_a_stage_that_refuses_a_call_has_decided_on_it_whether_or_not_it_s
 async def test_a_call_whose_agent_decides_what_it_uses_goes_through_every_phase(
     monkeypatch: pytest.MonkeyPatch, phase: Phase
 ) -> None:
-    seen: list[str] = []
-    add_stage(monkeypatch, phase, lambda call: seen.append(call.compiled.name))
+    tool_names: list[str] = []
+    add_stage(monkeypatch, phase, lambda call: tool_names.append(call.compiled.name))
 
     @tool
     async def greet(name: str) -> str:
@@ -166,4 +166,4 @@ async def test_a_call_whose_agent_decides_what_it_uses_goes_through_every_phase(
         kernel.open(Agent("host", uses=[uses]), principal=Principal("ada")) as session,
     ):
         assert await session.call(greet, name="Ada") == "Hello Ada"
-    assert seen == ["greet"]
+    assert tool_names == ["greet"]

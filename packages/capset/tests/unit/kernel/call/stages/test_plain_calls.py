@@ -78,7 +78,7 @@ async def handle(number: int, word: str = "") -> int:
 def step_by_step() -> Generator[None]:
     """Compile tools without a beginning for plain calls."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compilation, "plain_call", lambda *given: None)
+        patch.setattr(compilation, "plain_call", lambda *arguments: None)
         yield
 
 
@@ -104,34 +104,34 @@ def step_by_step() -> Generator[None]:
 def test_a_plain_call_comes_to_what_it_comes_to_step_by_step(
     answers: list[str], calls: list[tuple[dict[str, Any], str]], limit: int | None, kind: Any, require_auth: bool
 ) -> None:
-    policies = [Policy(f"p{place}", ANSWERS[one]) for place, one in enumerate(answers)]
+    policies = [Policy(f"p{place}", ANSWERS[answer]) for place, answer in enumerate(answers)]
     look = replace(
         tool(effect="read", name="look", description="Look at a number.")(handle),
         policies=tuple(policies),
         limits=() if limit is None else (Limit(limit, "1h", scope="process"),),
     )
 
-    async def made() -> list[Any]:
-        agent, who = Agent("clerk", tools=[look]), Principal("ada", kind=kind)
+    async def run_calls() -> list[Any]:
+        agent, principal = Agent("clerk", tools=[look]), Principal("ada", kind=kind)
         governance = Governance(require_auth=require_auth)
-        told: list[Any] = []
+        outcomes: list[Any] = []
         async with (
             Kernel(store="memory://", governance=governance) as kernel,
-            kernel.open(agent, principal=who) as session,
+            kernel.open(agent, principal=principal) as session,
         ):
             deferring = session.options(approvals="defer")
             for arguments, word in calls:
-                told.append(await outcome(deferring.try_call(look, **arguments, word=word)))
+                outcomes.append(await outcome(deferring.try_call(look, **arguments, word=word)))
             await kernel.audit.flush()
-            told += [
+            outcomes += [
                 {name: value for name, value in asdict(record).items() if name in OF_THE_CALL}
                 for record in await kernel.audit.read()
             ]
-        return told
+        return outcomes
 
-    plainly = asyncio.run(made())
+    plainly = asyncio.run(run_calls())
     with step_by_step():
-        assert asyncio.run(made()) == plainly
+        assert asyncio.run(run_calls()) == plainly
 
 
 async def outcome(called: Awaitable[Any]) -> Any:
@@ -139,8 +139,8 @@ async def outcome(called: Awaitable[Any]) -> Any:
         result = await called
     except BaseException as error:
         return type(error)
-    told = re.sub(r"[0-9a-f]{8}-[-0-9a-f]{27}|in [0-9.]+ s", "…", str(result.error))
-    return result.success, result.data, result.refused, type(result.error), told
+    message = re.sub(r"[0-9a-f]{8}-[-0-9a-f]{27}|in [0-9.]+ s", "…", str(result.error))
+    return result.success, result.data, result.refused, type(result.error), message
 
 
 @pytest.mark.spec("G33")

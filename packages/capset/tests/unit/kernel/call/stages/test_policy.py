@@ -43,25 +43,25 @@ async def refusal(opened: Desk, work: Tool[[int], int]) -> CapsetError:
 
 @pytest.mark.spec("F19")
 async def test_policies_are_asked_again_at_every_call_with_tool_and_arguments() -> None:
-    asked: list[Request] = []
+    requests: list[Request] = []
 
     @policy
     def remember(request: Request) -> bool:
-        asked.append(request)
+        requests.append(request)
         return True
 
     work = gated(remember)
     async with desk(work, env={"tier": "pro"}) as opened:
         for number in (1, 2):
             await opened.session.call(work, number)
-        assert [(one.tool, dict(one.arguments or {})) for one in asked] == [
+        assert [(request.tool, dict(request.arguments or {})) for request in requests] == [
             (None, {}),
             (work, {"number": 1}),
             (work, {"number": 2}),
         ]
-        assert asked[0].arguments is None
-        assert {one.env["tier"] for one in asked} == {"pro"}
-        assert {one.principal.id for one in asked} == {"user-1"}
+        assert requests[0].arguments is None
+        assert {request.env["tier"] for request in requests} == {"pro"}
+        assert {request.principal.id for request in requests} == {"user-1"}
         record = (await opened.records())[0]
         assert (record.decision, record.policies) == ("allow", '["remember"]')
 
@@ -86,11 +86,11 @@ async def test_deny_wins_in_any_order_and_everyone_who_denied_is_named(answers: 
 
 @pytest.mark.spec("F15")
 async def test_all_are_asked_even_after_one_denied() -> None:
-    asked: list[int] = []
-    work = gated(*(at_calls(lambda _, n=n: asked.append(n) or deny("no"), f"gate-{n}") for n in range(3)))
+    gate_numbers: list[int] = []
+    work = gated(*(at_calls(lambda _, n=n: gate_numbers.append(n) or deny("no"), f"gate-{n}") for n in range(3)))
     async with desk(work) as opened:
         await refusal(opened, work)
-        assert asked == [0, 1, 2]
+        assert gate_numbers == [0, 1, 2]
 
 
 class Hostile:
@@ -142,7 +142,7 @@ async def test_what_raises_or_answers_nonsense_denies(
         assert (record.outcome, record.policies) == ("denied", '["gate"]')
         assert str(record.reason).endswith("(RuntimeError)") == (answer in (Hostile, raising))
         assert "secret" not in repr(record) + error.message + repr(error.hint)
-    assert [one.levelname for one in caplog.records if one.name == "capset.policies"] == ["ERROR"]
+    assert [log_record.levelname for log_record in caplog.records if log_record.name == "capset.policies"] == ["ERROR"]
 
 
 @pytest.mark.parametrize(
@@ -178,11 +178,11 @@ async def test_a_policy_that_does_not_suspend_needs_no_task_and_no_turn_of_the_l
 
 
 async def test_nothing_that_a_policy_does_to_the_arguments_reaches_the_handler_or_the_record() -> None:
-    given: list[dict[str, Any]] = []
+    request_arguments: list[dict[str, Any]] = []
 
     def meddle(request: Request) -> bool:
         arguments: Any = request.arguments
-        given.append(dict(arguments))
+        request_arguments.append(dict(arguments))
         with pytest.raises(TypeError):
             arguments["name"] = "evil"
         with pytest.raises(TypeError):
@@ -203,7 +203,7 @@ async def test_nothing_that_a_policy_does_to_the_arguments_reaches_the_handler_o
         assert await opened.session.call(work, "n", ["a"], {"a": [1]}, basket) == ["n", ["a"], {"a": [1]}, ["x"]]
         assert basket.items == ["x"]
         assert "evil" not in (await opened.record()).arguments
-    assert given[0]["names"] == ["a", "evil"]
+    assert request_arguments[0]["names"] == ["a", "evil"]
 
 
 async def test_policies_of_concurrent_calls_do_not_mix() -> None:
@@ -226,7 +226,7 @@ async def test_policies_of_concurrent_calls_do_not_mix() -> None:
         for number, result in enumerate(results):
             assert result.data == (None if number % 2 == 0 else number)
             assert result.success or f"Permission denied: {number} is even" == str(result.error)
-        records = {json.loads(one.arguments)["number"]: one.decision for one in await opened.records()}
+        records = {json.loads(record.arguments)["number"]: record.decision for record in await opened.records()}
         assert records == {number: "allow" if number % 2 else "deny" for number in waiting}
 
 

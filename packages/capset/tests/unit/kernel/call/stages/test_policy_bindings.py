@@ -64,7 +64,7 @@ async def test_binding_and_phase_say_when_a_policy_is_asked(binding: Any, phase:
     async with desk(work) as opened:
         assert [await opened.session.call(work, number) for number in (1, 2)] == [1, 2]
         assert gate.at == expected
-        assert {one.policies for one in await opened.records()} == {'["gate"]'}, "on record whoever asked it"
+        assert {record.policies for record in await opened.records()} == {'["gate"]'}, "on record whoever asked it"
 
 
 @pytest.mark.spec("F15")
@@ -133,8 +133,8 @@ async def test_deny_before_ask_before_allow_at_a_call_whatever_the_binding(
     answers = {"allow": allow(), "ask": ask("may I?"), "deny": deny("no")}
 
     def gate(number: int, kind: str) -> Policy:
-        held = kind != "deny" and in_snapshot[number]
-        options: dict[str, Any] = {"binding": "snapshot"} if held else {"phase": "call"}
+        is_snapshot = kind != "deny" and in_snapshot[number]
+        options: dict[str, Any] = {"binding": "snapshot"} if is_snapshot else {"phase": "call"}
         return Policy(f"{kind}-{number}", lambda request: answers[kind], **options)
 
     gates = [gate(number, kind) for number, kind in enumerate(kinds)]
@@ -143,7 +143,7 @@ async def test_deny_before_ask_before_allow_at_a_call_whatever_the_binding(
         result = await opened.session.options(approvals="defer").try_call(work, 1)
         record = await opened.record()
     wins = next(kind for kind in ("deny", "ask", "allow") if kind in kinds)
-    assert json.loads(record.policies) == [one.id for one in gates if one.id.startswith(wins)]
+    assert json.loads(record.policies) == [gate_policy.id for gate_policy in gates if gate_policy.id.startswith(wins)]
     assert record.outcome == ("succeeded" if wins == "allow" else "denied")
     assert type(result.error) is {"deny": PermissionDenied, "ask": ApprovalRequired, "allow": type(None)}[wins]
 
@@ -152,8 +152,8 @@ async def test_deny_before_ask_before_allow_at_a_call_whatever_the_binding(
 async def hydrated(work: Tool[[int], int], mode: Any, **options: Any) -> AsyncGenerator[tuple[Desk, Snapshot]]:
     """Open a session on a snapshot that was kept without any policy's result."""
     agent = Agent("tester", uses=[Capability("kit", tools=[work])])
-    kept = (await capture(agent, principal=WHO, policy_mode=mode)).envelope
-    bare = kept.model_copy(update={"policy": kept.policy.model_copy(update={"results": ()})})
+    envelope = (await capture(agent, principal=WHO, policy_mode=mode)).envelope
+    bare = envelope.model_copy(update={"policy": envelope.policy.model_copy(update={"results": ()})})
     snapshot = await hydrate(bare, agent, principal=WHO, **options)
     async with Kernel(store="memory://") as kernel:
         yield Desk(kernel, kernel.resume(kernel.new_session(agent, WHO), snapshot)), snapshot
@@ -161,37 +161,39 @@ async def hydrated(work: Tool[[int], int], mode: Any, **options: Any) -> AsyncGe
 
 @pytest.mark.spec("F19", "F23")
 async def test_without_a_result_authoritative_denies_and_tells_no_hook_of_asking() -> None:
-    gate, told = Asked(binding="snapshot"), list[PolicyEvaluated]()
+    gate, events = Asked(binding="snapshot"), list[PolicyEvaluated]()
     work = worker(gate.policy)
-    async with hydrated(work, "authoritative", hooks=Hooks(on_policy_evaluated=told.append)) as (opened, snapshot):
+    async with hydrated(work, "authoritative", hooks=Hooks(on_policy_evaluated=events.append)) as (opened, snapshot):
         gate.at.clear()
         assert snapshot.policy_mode == "authoritative"
         with pytest.raises(PermissionDenied, match="is not known, so it denies"):
             await opened.session.call(work, 1)
-        assert (gate.at, told) == ([], [])
+        assert (gate.at, events) == ([], [])
         assert json.loads((await opened.record()).policies) == ["gate"]
 
 
 @pytest.mark.spec("F19", "F23")
 async def test_without_a_result_hint_asks_the_policy_with_the_arguments() -> None:
-    gate, told = Asked(binding="snapshot"), list[PolicyEvaluated]()
+    gate, events = Asked(binding="snapshot"), list[PolicyEvaluated]()
     work = worker(gate.policy)
-    async with hydrated(work, "hint", hooks=Hooks(on_policy_evaluated=told.append)) as (opened, _):
+    async with hydrated(work, "hint", hooks=Hooks(on_policy_evaluated=events.append)) as (opened, _):
         gate.at.clear()
         assert await opened.session.call(work, 1) == 1
         gate.answers = {"call": False}
         with pytest.raises(PermissionDenied, match="policy 'gate' says no"):
             await opened.session.call(work, 1)
         assert gate.at == ["call", "call"]
-        assert [(one.policy.id, dict(one.request.arguments or {})) for one in told] == [("gate", {"number": 1})] * 2
+        assert [(event.policy.id, dict(event.request.arguments or {})) for event in events] == [
+            ("gate", {"number": 1})
+        ] * 2
 
 
 @pytest.mark.spec("F27")
 async def test_a_hydrated_session_has_the_tools_that_were_in_play_and_no_others() -> None:
     work, barred = worker(), tool(name="barred", description="D.", permissions=["a:b"])(worker().handler)
     agent = Agent("tester", uses=[Capability("kit", tools=[work, barred], aliases=["other"])])
-    kept = (await capture(agent, principal=WHO)).envelope
-    snapshot = await hydrate(kept, agent, principal=WHO)
+    envelope = (await capture(agent, principal=WHO)).envelope
+    snapshot = await hydrate(envelope, agent, principal=WHO)
     async with Kernel(store="memory://") as kernel:
         session = kernel.resume(kernel.new_session(agent, WHO), snapshot)
         for name in ("work", "kit.work", "other.work"):
@@ -204,28 +206,28 @@ async def test_a_hydrated_session_has_the_tools_that_were_in_play_and_no_others(
 
 @pytest.mark.spec("F15")
 async def test_an_error_of_a_policy_at_a_call_is_on_record_and_told_to_hooks_and_to_nobody_else(store: str) -> None:
-    told: list[PolicyEvaluated] = []
+    events: list[PolicyEvaluated] = []
 
     def broken(request: Request) -> bool:
         raise RuntimeError("password=hunter2")
 
     work = worker(Policy("broken", broken, phase="call"))
     agent = Agent("tester", uses=[Capability("kit", tools=[work])])
-    hooks = Hooks(on_policy_evaluated=told.append)
+    hooks = Hooks(on_policy_evaluated=events.append)
     async with Kernel(store=store) as kernel, kernel.open(agent, principal=WHO, hooks=hooks) as session:
         result = await session.try_call(work, 1)
         assert result.error is not None
-        shown = [
+        visible_texts = [
             repr(result),
             result.error.message,
             str(result.error.hint),
             repr(await ask_by_name(session, "work", {"number": 1})),
         ]
-        assert not any("hunter2" in text for text in shown)
-        assert all(isinstance(one.error, RuntimeError) for one in told)
-        assert len(told) == 2
+        assert not any("hunter2" in text for text in visible_texts)
+        assert all(isinstance(event.error, RuntimeError) for event in events)
+        assert len(events) == 2
         records = await records_of(kernel.audit)
-        assert all(str(one.reason).endswith("(RuntimeError)") for one in records)
+        assert all(str(record.reason).endswith("(RuntimeError)") for record in records)
         assert "hunter2" not in repr(records)
 
 
@@ -246,15 +248,17 @@ async def test_an_error_of_a_policy_at_the_evaluation_is_on_record_where_its_too
 @pytest.mark.spec("F17", "F19", "F30")
 async def test_gate_tool_decides_as_a_call_does() -> None:
     live = Policy("live", lambda request: (request.arguments or {})["n"] < 3)
-    held = Policy("held", lambda request: asyncio.sleep(0, False), "snapshot")
-    work = worker(live, held)
+    snapshot_policy = Policy("held", lambda request: asyncio.sleep(0, False), "snapshot")
+    work = worker(live, snapshot_policy)
     request = Request({}, WHO, work, {"n": 1})
-    assert (await gate_tool([live, held], request, {held: allow()})).kind == "allow"
-    assert (await gate_tool([live, held], request, {held: ask("?")})).policies == ("held",)
-    assert (await gate_tool([live, held], request, {})).kind == "deny"
-    assert (await gate_tool([live, held], request, {}, mode="hint")).reason == "policy 'held' says no"
+    assert (await gate_tool([live, snapshot_policy], request, {snapshot_policy: allow()})).kind == "allow"
+    assert (await gate_tool([live, snapshot_policy], request, {snapshot_policy: ask("?")})).policies == ("held",)
+    assert (await gate_tool([live, snapshot_policy], request, {})).kind == "deny"
+    assert (await gate_tool([live, snapshot_policy], request, {}, mode="hint")).reason == "policy 'held' says no"
     assert (await gate_tool([live], request._replace(arguments={"n": 5}), {})).policies == ("live",)
     assert (await gate_tool([], request, {})).kind == "allow"
-    told: list[PolicyEvaluated] = []
-    await gate_tool([live, held], request, {held: allow()}, hooks=Hooks(on_policy_evaluated=told.append))
-    assert [(one.policy, one.owner) for one in told] == [(live, "live")]
+    events: list[PolicyEvaluated] = []
+    await gate_tool(
+        [live, snapshot_policy], request, {snapshot_policy: allow()}, hooks=Hooks(on_policy_evaluated=events.append)
+    )
+    assert [(event.policy, event.owner) for event in events] == [(live, "live")]

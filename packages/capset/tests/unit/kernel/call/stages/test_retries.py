@@ -131,20 +131,20 @@ def flaky_of(opened: Desk) -> Tool[[], int]:
 
 @pytest.mark.spec("G25")
 async def test_every_attempt_has_the_arguments_that_were_given() -> None:
-    seen: list[list[int]] = []
+    attempts: list[list[int]] = []
 
     @tool(effect="read", idempotent=True, retry=Retry(3, base=0.0))
     async def eat(items: list[int]) -> int:
         """Empty the list, and fail twice."""
-        seen.append([*items])
+        attempts.append([*items])
         items.clear()
-        if len(seen) < 3:
+        if len(attempts) < 3:
             raise TransientError("busy")
-        return len(seen)
+        return len(attempts)
 
     async with desk(eat) as opened:
         assert await opened.session.call(eat, [1, 2]) == 3
-        assert seen == [[1, 2]] * 3
+        assert attempts == [[1, 2]] * 3
         assert (await opened.record()).arguments == '{"items":[1,2]}'
 
 
@@ -167,17 +167,17 @@ def test_a_tool_that_is_not_idempotent_cannot_have_it(retry: Any) -> None:
 
 
 @pytest.mark.spec("G25")
-@pytest.mark.parametrize("whose", ["tool", "call"])
-async def test_nobody_waits_beyond_the_deadline(whose: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("deadline_owner", ["tool", "call"])
+async def test_nobody_waits_beyond_the_deadline(deadline_owner: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "capset.kernel.call.stages.run.random.uniform", lambda low, high: high
     )  # the longest that it may be
     flaky = Flaky(99)
-    kept = flaky.tool(retry=Retry(50, base=3_600, cap=3_600), timeout=1_800 if whose == "tool" else None)
-    async with desk(kept) as opened:
-        session = opened.session.options(timeout=1_800) if whose == "call" else opened.session
+    flaky_tool = flaky.tool(retry=Retry(50, base=3_600, cap=3_600), timeout=1_800 if deadline_owner == "tool" else None)
+    async with desk(flaky_tool) as opened:
+        session = opened.session.options(timeout=1_800) if deadline_owner == "call" else opened.session
         with pytest.raises(TransientError):  # at once, since no time would be left
-            await session.call(kept)
+            await session.call(flaky_tool)
         assert (await opened.record()).attempts == 1
 
 
@@ -203,40 +203,40 @@ async def test_an_attempt_that_is_late_ends_the_call() -> None:
 
 @pytest.mark.spec("G25")
 async def test_the_pauses_are_random_up_to_a_bound_that_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[float, float]] = []
+    bounds: list[tuple[float, float]] = []
 
     def uniform(low: float, high: float) -> float:
-        asked.append((low, high))
+        bounds.append((low, high))
         return 0.0
 
     monkeypatch.setattr("capset.kernel.call.stages.run.random.uniform", uniform)
     flaky = Flaky(5)
     async with desk(flaky.tool(retry=Retry(6, base=0.1, cap=0.5))) as opened:
         assert await opened.session.call(flaky_of(opened)) == 6
-    assert asked == [(0, 0.1), (0, 0.2), (0, 0.4), (0, 0.5), (0, 0.5)]
+    assert bounds == [(0, 0.1), (0, 0.2), (0, 0.4), (0, 0.5), (0, 0.5)]
 
 
 @pytest.mark.spec("G14", "G25")
 async def test_a_call_counts_once_however_often_it_is_tried() -> None:
     flaky = Flaky(2)
     async with desk(flaky.tool(limits="2/1h")) as opened:
-        kept = flaky_of(opened)
-        assert await opened.session.call(kept) == 3
-        assert await opened.session.call(kept) == 4
+        flaky_tool = flaky_of(opened)
+        assert await opened.session.call(flaky_tool) == 3
+        assert await opened.session.call(flaky_tool) == 4
         with pytest.raises(LimitExceeded):
-            await opened.session.call(kept)
+            await opened.session.call(flaky_tool)
         spending = opened.session.options(budget=Budget(calls=1))
         with pytest.raises(LimitExceeded):
-            await spending.call(kept)
-        assert [one.attempts for one in await opened.records()] == [3, 1, None, None]
+            await spending.call(flaky_tool)
+        assert [record.attempts for record in await opened.records()] == [3, 1, None, None]
 
 
 @pytest.mark.spec("G23", "G25")
 async def test_one_intent_stands_for_all_attempts() -> None:
     flaky, phases = Flaky(2), list[str]()
-    kept = flaky.tool(effect="external")
-    async with desk(kept, store=TappedStore(phases.append)) as opened:
-        await opened.session.call(kept)
+    flaky_tool = flaky.tool(effect="external")
+    async with desk(flaky_tool, store=TappedStore(phases.append)) as opened:
+        await opened.session.call(flaky_tool)
     assert (phases, len(flaky.started)) == (["intent", "outcome"], 3)
 
 
@@ -255,10 +255,10 @@ async def test_a_processor_of_a_duplex_stream_is_not_started_again() -> None:
 @pytest.mark.spec("G25")
 async def test_cancelling_ends_the_trying() -> None:
     flaky = Flaky(99)
-    kept = flaky.tool(retry=Retry(50, base=60, cap=60))
-    agent = Agent("tester", uses=[Capability("kit", tools=[kept])])
+    flaky_tool = flaky.tool(retry=Retry(50, base=60, cap=60))
+    agent = Agent("tester", uses=[Capability("kit", tools=[flaky_tool])])
     async with Kernel("memory://") as kernel, kernel.open(agent, principal=Principal("ada")) as session:
-        calling = asyncio.ensure_future(session.call(kept))
+        calling = asyncio.ensure_future(session.call(flaky_tool))
         await until(lambda: flaky.started)
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):

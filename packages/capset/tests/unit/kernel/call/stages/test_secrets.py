@@ -81,38 +81,38 @@ async def test_an_approval_for_one_secret_is_none_for_another(
         kernel.open(AGENT, principal=WHO) as session,
     ):
 
-        async def made(secret: str, approval: str | None = None) -> Result[Any]:
+        async def attempt(secret: str, approval: str | None = None) -> Result[Any]:
             ready = session.options(approvals="defer", approval=approval)
             return await ready.try_message(
                 Message("command", name, Json(json.dumps(arguments_of(name, secret)).encode()))
             )
 
-        asked = (await made(ONE)).error
-        assert isinstance(asked, ApprovalRequired)
-        assert asked.approval is not None
-        assert (await session.suspended(asked.approval)).arguments is None, "the store has masks alone"
-        repeated = (await made(ONE)).error
+        approval_error = (await attempt(ONE)).error
+        assert isinstance(approval_error, ApprovalRequired)
+        assert approval_error.approval is not None
+        assert (await session.suspended(approval_error.approval)).arguments is None, "the store has masks alone"
+        repeated = (await attempt(ONE)).error
         assert isinstance(repeated, ApprovalRequired)
-        assert repeated.approval == asked.approval, "an equal call meets the same request"
-        row = await kernel.approvals.decide(asked.approval, Answer(approved=True), by=BOSS)
+        assert repeated.approval == approval_error.approval, "an equal call meets the same request"
+        row = await kernel.approvals.decide(approval_error.approval, Answer(approved=True), by=BOSS)
         assert MASK in row.arguments or "[redacted]" in row.arguments
 
-        other = (await made(OTHER)).error
+        other = (await attempt(OTHER)).error
         assert isinstance(other, ApprovalRequired)
-        assert other.approval != asked.approval
-        assert isinstance((await made(OTHER, asked.approval)).error, ApprovalVoid)
-        masked = (await made(MASK, asked.approval)).error
+        assert other.approval != approval_error.approval
+        assert isinstance((await attempt(OTHER, approval_error.approval)).error, ApprovalVoid)
+        masked = (await attempt(MASK, approval_error.approval)).error
         assert isinstance(masked, ApprovalVoid), "what is shown of a secret is not the secret"
-        assert (await made(ONE)).data == ONE[-3:]
+        assert (await attempt(ONE)).data == ONE[-3:]
 
         rows = (await kernel.approvals.list(ApprovalQuery("acme"))).items
-        assert len({one.digest for one in rows}) == len(rows) == 2
-        assert len({one.arguments for one in rows}) == 1
-    written = [file for file in tmp_path.rglob("*") if file.is_file()]
-    assert path in written
+        assert len({request.digest for request in rows}) == len(rows) == 2
+        assert len({request.arguments for request in rows}) == 1
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert path in files
     for text in (ONE, OTHER):
         assert text not in caplog.text
-        assert not [file for file in written if text.encode() in file.read_bytes()]
+        assert not [file for file in files if text.encode() in file.read_bytes()]
 
 
 @pytest.mark.spec("G17")
@@ -145,10 +145,12 @@ async def test_digests_cover_secrets_wherever_they_are(store: str) -> None:
             await opened.session.call(keep, **arguments)
         records = await opened.records()
         count = len(calls) // 3
-        digests = [one.arguments_digest for one in records]
+        digests = [record.arguments_digest for record in records]
         assert digests[:count] == digests[-count:], "equal calls have equal digests"
         assert len(set(digests)) == 2 * count
-        assert [one.arguments for one in records[:count]] == [one.arguments for one in records[count : 2 * count]]
+        assert [record.arguments for record in records[:count]] == [
+            record.arguments for record in records[count : 2 * count]
+        ]
         assert "hunter" not in repr(records)
 
 

@@ -98,7 +98,7 @@ async def test_what_comes_as_json_is_strict_as_json(arguments: dict[str, Any]) -
 
 @pytest.mark.spec("G11")
 @pytest.mark.parametrize(
-    ("arguments", "seen"),
+    ("arguments", "expected"),
     [
         ({"share": 1}, {"share": 1.0}),
         ({"when": "2026-01-01T00:00:00Z"}, {"when": datetime(2026, 1, 1, tzinfo=UTC)}),
@@ -111,11 +111,11 @@ async def test_what_comes_as_json_is_strict_as_json(arguments: dict[str, Any]) -
     ids=str,
 )
 async def test_json_has_no_dates_tuples_or_sets_so_their_json_form_is_taken(
-    arguments: dict[str, Any], seen: dict[str, Any]
+    arguments: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     async with desk(take) as opened:
         (reply,) = await ask(opened.session, "take", arguments)
-        assert reply.data == shown(seen)
+        assert reply.data == shown(expected)
 
 
 @pytest.mark.spec("G11")
@@ -198,7 +198,7 @@ async def test_too_many_by_position_and_one_given_twice_are_listed() -> None:
             "(positional 5)",
             "second (given twice)",
         }
-        assert [one.outcome for one in await opened.records()] == ["invalid"] * 3
+        assert [record.outcome for record in await opened.records()] == ["invalid"] * 3
 
 
 @pytest.mark.spec("G11")
@@ -211,9 +211,9 @@ async def test_defaults_are_filled_into_a_copy_for_every_call() -> None:
 
     async with desk(collect) as opened:
         assert [await opened.session.call(collect, item) for item in (1, 2)] == [[1], [2]]
-        given = [0]
-        assert await opened.session.call(collect, 1, given) == [0, 1]
-        assert given == [0]
+        numbers = [0]
+        assert await opened.session.call(collect, 1, numbers) == [0, 1]
+        assert numbers == [0]
 
 
 @pytest.mark.spec("G11")
@@ -266,11 +266,11 @@ AWKWARD: dict[str, object] = {
 
 
 @pytest.mark.spec("G19")
-@pytest.mark.parametrize("what", AWKWARD)
-async def test_no_value_in_process_breaks_the_record(what: str, store: str) -> None:
+@pytest.mark.parametrize("case", AWKWARD)
+async def test_no_value_in_process_breaks_the_record(case: str, store: str) -> None:
     """Whether it is taken or refused: the caller is told, and there is one record, in a chain that holds."""
     async with desk(keep, store=store) as opened:
-        result = await opened.session.try_call(keep, AWKWARD[what])
+        result = await opened.session.try_call(keep, AWKWARD[case])
         record = await opened.record()
         assert record.id == result.record
         assert record.outcome == ("succeeded" if result.success else "invalid")
@@ -342,14 +342,14 @@ JSON = st.recursive(
 @given(arguments=st.lists(st.dictionaries(st.sampled_from(["value", "count", "text"]) | st.text(), JSON), max_size=5))
 async def test_whatever_is_sent_each_attempt_has_its_record(arguments: list[dict[str, Any]]) -> None:
     async with desk(keep, take) as opened:
-        for one in arguments:
-            text = json.dumps(one).encode()
+        for call_arguments in arguments:
+            text = json.dumps(call_arguments).encode()
             for name in ("keep", "take"):
                 (last,) = await ask(opened.session, name, text)
                 assert last.kind == "reply" or last.data["status"] == 422
-            known: Tool[..., Any]
-            for known in (keep, take):
-                result = await opened.session.try_call(known, **one)
+            called_tool: Tool[..., Any]
+            for called_tool in (keep, take):
+                result = await opened.session.try_call(called_tool, **call_arguments)
                 assert result.error is None or result.error.status == 422
         assert len(await opened.records()) == 4 * len(arguments)
         assert (await opened.kernel.audit.verify()).ok
@@ -363,7 +363,7 @@ async def pay(to: str, amount: int, proof: bytes = b"") -> int:
 
 @pytest.mark.spec("G19", "G20")
 @pytest.mark.parametrize(
-    ("odd", "shown"),
+    ("odd", "expected_prefix"),
     [
         ({"to": "\ud800"}, "\\ud800"),
         ({"to": "a\udfffb"}, "a\\udfffb"),
@@ -372,23 +372,23 @@ async def pay(to: str, amount: int, proof: bytes = b"") -> int:
     ],
     ids=["surrogate", "surrogate inside", "endless", "bytes"],
 )
-async def test_no_argument_hides_the_others_from_the_record(odd: dict[str, Any], shown: str) -> None:
+async def test_no_argument_hides_the_others_from_the_record(odd: dict[str, Any], expected_prefix: str) -> None:
     async with desk(pay) as opened:
-        given: dict[str, Any] = {"to": "mallory", "amount": 5, "proof": b"ok"} | odd
-        await opened.session.try_call(pay, **given)
-        kept = json.loads((await opened.record()).arguments)
+        arguments: dict[str, Any] = {"to": "mallory", "amount": 5, "proof": b"ok"} | odd
+        await opened.session.try_call(pay, **arguments)
+        recorded = json.loads((await opened.record()).arguments)
         (name,) = odd
-        assert kept[name].startswith(shown)
-        assert {key: kept[key] for key in ("to", "amount") if key != name} == {
-            key: given[key] for key in ("to", "amount") if key != name
+        assert recorded[name].startswith(expected_prefix)
+        assert {key: recorded[key] for key in ("to", "amount") if key != name} == {
+            key: arguments[key] for key in ("to", "amount") if key != name
         }
         assert (await opened.kernel.audit.verify()).ok
 
 
 async def test_what_a_refused_caller_changes_afterwards_is_not_on_record(store: str) -> None:
     async with desk(need, store=store) as opened:
-        given = [1]
+        numbers = [1]
         with pytest.raises(InvalidArguments):
-            await opened.session.call(need, given, 2)  # pyright: ignore[reportArgumentType]
-        given.append(2)
+            await opened.session.call(need, numbers, 2)  # pyright: ignore[reportArgumentType]
+        numbers.append(2)
         assert json.loads((await opened.record()).arguments) == {"first": [1], "second": 2}

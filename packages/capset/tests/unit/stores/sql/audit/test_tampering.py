@@ -81,19 +81,19 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Generator[Log]:
 def test_a_change_of_any_column_is_found(log: Log, column: str, seq: int, value: object, as_text: bool) -> None:
     before = log.rows()
     new = "CAST(? AS TEXT)" if as_text and isinstance(value, bytes) else "?"
-    asked = f"SELECT typeof({column}), hex({column}) FROM records WHERE seq = {seq}"
-    old = log.file.execute(asked).fetchone()
+    query = f"SELECT typeof({column}), hex({column}) FROM records WHERE seq = {seq}"
+    old = log.file.execute(query).fetchone()
     log.file.execute("BEGIN")
     with contextlib.suppress(sqlite3.IntegrityError):  # a constraint refuses it, and nothing is changed
         log.file.execute(f"UPDATE records SET {column} = {new} WHERE seq = ?", (value, seq))
     log.file.execute("COMMIT")
-    changed = log.file.execute(asked).fetchone() != old
+    changed = log.file.execute(query).fetchone() != old
     try:
-        found = log.verify()
-        assert found.ok is not changed
+        verification = log.verify()
+        assert verification.ok is not changed
         if changed and column != "seq":
-            assert found.seq == seq
-            assert f"record {seq} " in str(found.problem)
+            assert verification.seq == seq
+            assert f"record {seq} " in str(verification.problem)
     finally:
         log.restore(before)
     assert log.verify().ok
@@ -104,10 +104,10 @@ def test_a_change_of_any_column_is_found(log: Log, column: str, seq: int, value:
 def test_a_removal_is_found(log: Log, seq: int) -> None:
     before = log.rows()
     log.file.execute("DELETE FROM records WHERE seq = ?", (seq,))
-    found = log.verify()
+    verification = log.verify()
     log.restore(before)
-    assert found.problem == f"record {seq} is missing; found {seq + 1} in its place"
-    assert (found.checked, found.seq) == (seq - 1, seq + 1)
+    assert verification.problem == f"record {seq} is missing; found {seq + 1} in its place"
+    assert (verification.checked, verification.seq) == (seq - 1, seq + 1)
 
 
 @pytest.mark.spec("G22")
@@ -117,9 +117,9 @@ def test_a_removal_that_closes_the_gap_is_found(log: Log, seq: int) -> None:
     log.file.execute("DELETE FROM records WHERE seq = ?", (seq,))
     for later in range(seq + 1, RECORDS + 1):
         log.file.execute("UPDATE records SET seq = ? WHERE seq = ?", (later - 1, later))
-    found = log.verify()
+    verification = log.verify()
     log.restore(before)
-    assert (found.ok, found.seq) == (False, seq)
+    assert (verification.ok, verification.seq) == (False, seq)
 
 
 @pytest.mark.spec("G22")
@@ -131,9 +131,9 @@ def test_an_insertion_is_found(log: Log, seq: int) -> None:
     copy[1] = "inserted"
     rows.insert(seq, copy)
     log.restore([(number, *row[1:]) for number, row in enumerate(rows, 1)])
-    found = log.verify()
+    verification = log.verify()
     log.restore(before)
-    assert (found.ok, found.seq) == (False, seq + 1)
+    assert (verification.ok, verification.seq) == (False, seq + 1)
 
 
 @pytest.mark.spec("G22")
@@ -142,9 +142,9 @@ def test_a_swap_is_found(log: Log, first: int, second: int) -> None:
     before = log.rows()
     for old, new in ((first, 0), (second, first), (0, second)):
         log.file.execute("UPDATE records SET seq = ? WHERE seq = ?", (new, old))
-    found = log.verify()
+    verification = log.verify()
     log.restore(before)
-    assert (found.ok, found.seq) == (False, first)
+    assert (verification.ok, verification.seq) == (False, first)
 
 
 @pytest.mark.spec("G22")

@@ -18,8 +18,8 @@ def test_a_text_comes_back_as_it_was_and_holds_no_nul_meanwhile(text: str) -> No
 
 @examples(TEXTS.filter(lambda text: "\0" not in text))
 def test_what_no_text_was_kept_as_comes_back_as_bytes(kept: str) -> None:
-    found = given(kept)
-    assert escaped(found) == kept if isinstance(found, str) else found == kept.encode()
+    restored = given(kept)
+    assert escaped(restored) == kept if isinstance(restored, str) else restored == kept.encode()
 
 
 @examples(TEXTS, TEXTS)

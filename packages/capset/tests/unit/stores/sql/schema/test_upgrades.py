@@ -158,16 +158,16 @@ async def test_a_process_of_the_second_version_goes_on_beside_a_new_one(tmp_path
     make(path, "0002")
     with raw(path) as old:
         old.execute("PRAGMA foreign_keys = ON")
-        listed = "SELECT agent_id, position, capability_id FROM agent_capabilities WHERE agent_id = ? ORDER BY position"
-        assert old.execute(listed, ("agent-1",)).fetchall() == []
+        query = "SELECT agent_id, position, capability_id FROM agent_capabilities WHERE agent_id = ? ORDER BY position"
+        assert old.execute(query, ("agent-1",)).fetchall() == []
         async with opened(path) as store:
             old.execute(PUT_AGENT)
-            for position, one in enumerate("ba"):
-                old.execute(PUT_CAPABILITY, ("agent-1", position, one))
+            for position, capability_id in enumerate("ba"):
+                old.execute(PUT_CAPABILITY, ("agent-1", position, capability_id))
             assert await store.agents.get("acme", "agent-1") == AGENT
             used = (CapabilityRow("a", prefix="x_"), CapabilityRow("b"))
             assert await store.agents.replace(replace(AGENT, version=2, capabilities=used))
-            assert old.execute(listed, ("agent-1",)).fetchall() == [("agent-1", 0, "a"), ("agent-1", 1, "b")]
+            assert old.execute(query, ("agent-1",)).fetchall() == [("agent-1", 0, "a"), ("agent-1", 1, "b")]
 
             await begin(store, "s", "t")
             for session in "st":

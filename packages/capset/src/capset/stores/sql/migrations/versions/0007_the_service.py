@@ -48,5 +48,5 @@ def upgrade() -> None:
 
 def _session(table: str) -> sa.Column[str]:
     # An old process that deletes a session takes these rows along.
-    own = sa.ForeignKey("sessions.id", name=f"fk_{table}_session", ondelete="CASCADE")
-    return sa.Column("session", TEXT, own, primary_key=True)
+    foreign_key = sa.ForeignKey("sessions.id", name=f"fk_{table}_session", ondelete="CASCADE")
+    return sa.Column("session", TEXT, foreign_key, primary_key=True)
