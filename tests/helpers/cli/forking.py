@@ -108,7 +108,9 @@ class Warm:
             except ConnectionRefusedError as error:
                 raise RuntimeError(f"the warm process has ended: {_all(self._told)}") from error
             line, streams = json.dumps(request).encode() + b"\n", [stream.fileno() for stream in (nothing, out, err)]
-            asking.sendall(line[socket.send_fds(asking, [line], streams) :])
+            # To send nothing more would fail if the command has ended already.
+            if unsent := line[socket.send_fds(asking, [line], streams) :]:
+                asking.sendall(unsent)
             self._answer(asking)
             asking.settimeout(seconds)
             try:

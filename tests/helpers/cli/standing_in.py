@@ -20,7 +20,8 @@ def ask(door: str, arguments: list[str]) -> int:
         folder = os.getcwd()  # noqa: PTH109  # pathlib would take longer to import than all that is here
         request = {"arguments": arguments, "folder": folder, "environ": dict(os.environ)}
         line = json.dumps(request).encode() + b"\n"
-        warm.sendall(line[socket.send_fds(warm, [line], [0, 1, 2]) :])
+        if unsent := line[socket.send_fds(warm, [line], [0, 1, 2]) :]:
+            warm.sendall(unsent)
         for stream in range(3):
             os.close(stream)  # what is read and written there, and when they end, is the command's
         with warm.makefile() as answers:

@@ -32,7 +32,7 @@ from capset_agents.turn_model import IMAGE_TOKENS, most_of_step
 from tests.helpers.agents.support import Shelf, Site, site
 from tests.waiting import moment, until
 
-HELPERS = 60
+HELPERS = 24
 """How many agents the head asks at once; each takes two steps."""
 
 

@@ -137,7 +137,7 @@ async def test_a_patch_of_one_field_alone_is_a_version(name: str, data: st.DataO
     agents = st.fixed_dictionaries({**VALUES, "capabilities": choice})
     before = data.draw(agents)
     after = data.draw(agents.filter(lambda agent: normal(agent)[name] != normal(before)[name]))
-    async with Kernel() as kernel:
+    async with Kernel(store="memory://") as kernel:
         stored = StoredAgents(kernel, Registry.of(kits))
         author = Author("user:ada", is_admin=True)
         row = await stored.create(None, _input(before), author=author)

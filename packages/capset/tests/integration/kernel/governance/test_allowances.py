@@ -387,7 +387,7 @@ async def test_a_function_that_waits_for_a_thread_counts_once_it_has_one() -> No
 async def test_what_the_store_refuses_takes_nothing_of_a_limit_of_the_process() -> None:
     ping = ping_of(limits=(Limit(2, "1m", scope="process"),))
     agent = Agent("one", tools=[ping])
-    async with Kernel() as kernel:
+    async with Kernel(store="memory://") as kernel:
         spent = await opened(kernel, agent, budget=Budget(calls=1))
         assert await passed(spent, ping, 1) == 1
         assert isinstance((await spent.try_call(ping)).error, BudgetExceeded)

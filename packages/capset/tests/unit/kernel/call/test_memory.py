@@ -50,7 +50,7 @@ def calls() -> int:
     [("add", b'{"numbers": "many"}'), ("unlock", b'{"code": "1"}'), ("nothing", b"{}"), ("add", b"[")],
 )
 async def test_a_refused_call_is_freed_without_the_collector(name: str, arguments: bytes) -> None:
-    async with Kernel() as kernel, kernel.open(AGENT, principal=Principal("ada")) as session:
+    async with Kernel(store="memory://") as kernel, kernel.open(AGENT, principal=Principal("ada")) as session:
         before = calls()
         for _ in range(3):
             assert (await session.try_message(session.message(name, Json(arguments)))).refused
