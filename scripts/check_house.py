@@ -154,21 +154,6 @@ def stages(house: House) -> Iterator[str]:
                 yield f"{path}: the stage {node.name} stands in no phase of STAGES in kernel/call/stages/phases.py"
 
 
-def migrations(house: House) -> Iterator[str]:
-    """Yield that ``ENOUGH`` is not the last migration that changes the shape, or that none with indexes follows it."""
-    path = "packages/capset/src/capset/stores/sql/schema/revisions.py"
-    match = re.search(r'^ENOUGH: Final = "(\d+)"$', house.text(path), re.MULTILINE)
-    versions = sorted((house.root / "packages/capset/src/capset/stores/sql/migrations/versions").glob("[0-9]*.py"))
-    shaping = [version.name.partition("_")[0] for version in versions if "\nINDEXES" not in version.read_text("utf-8")]
-    if match is not None and shaping and match[1] != shaping[-1]:
-        yield f"{path}: ENOUGH is {match[1]}, and the last migration without INDEXES is {shaping[-1]}"
-    if versions and shaping[-1:] == [versions[-1].name.partition("_")[0]]:
-        yield (
-            f"{versions[-1].name}: the last migration must have INDEXES (the last ones, and its own), or opening"
-            " a large database would make all that it lacks while its writers wait"
-        )
-
-
 def port_methods(house: House) -> Iterator[str]:
     """Yield the methods of the ports of stores that no check of the store suite calls."""
     suite = "".join(house.text(path.as_posix()) for path, _ in house.below("capset_testing/store_suite"))
@@ -190,7 +175,6 @@ RULES: Final[tuple[Callable[[House], Iterator[str]], ...]] = (
     crutch_words,
     built_ins,
     stages,
-    migrations,
     port_methods,
 )
 

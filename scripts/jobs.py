@@ -85,7 +85,6 @@ WEEKLY: Final = (
     job("mutants", "lab-mutants", alone=True),
     job("soak", "lab-soak", alone=True),
     job("mixed-soak", "lab-mixed-soak", alone=True),
-    job("upgrades", "lab-upgrades"),
     job("sandbox-corpus", "lab-sandbox-corpus"),
     job("bfcl", "lab-bfcl", "ARGS=--known"),
     job("guardbench", "lab-guardbench"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
@@ -16,7 +15,6 @@ from typing import Any, get_args
 import httpx2
 import pytest
 
-import capset
 from capset.definitions.calls.records import Outcome
 from capset.stores.sql.schema.revisions import HEAD
 from tests.databases import Server, connected, require_scheme
@@ -26,6 +24,7 @@ from tests.helpers.server.rest.turns import send
 from tests.helpers.server.running import EVERYTHING, Running, running
 from tests.helpers.server.sse import Event, following
 from tests.helpers.server.support import call, make_agent
+from tests.helpers.stores.sql.next_version import INDEXES, make_next_version
 from tests.waiting import until
 
 DELAY = 1.5
@@ -49,22 +48,6 @@ async def mark(number: int) -> int:
 
 marks = Capability("marks", tools=[mark])
 '''
-MIGRATION = '''
-import sqlalchemy as sa
-from alembic import op
-
-revision = "9999"
-down_revision = "{head}"
-branch_labels = None
-depends_on = None
-
-
-def upgrade() -> None:
-    """Add a table, and a column to one that everybody writes to."""
-    op.create_table("novelties", sa.Column("id", sa.Integer, primary_key=True))
-    op.add_column("sessions", sa.Column("novelty", sa.Text))
-'''
-"""What a version brings as a migration: additions, as all have been."""
 TURN = [{"calls": [{"tool": "mark", "arguments": {"number": -1}}]}, {"text": "Done."}]
 
 
@@ -187,10 +170,8 @@ class Fleet:
         return self._environ | ({"PYTHONPATH": f"{self._next}:{path}"} if is_next else {})
 
     def make_next(self) -> None:
-        """Make the next version: this one, with another migration."""
-        shutil.copytree(Path(capset.__file__).parent, self._next / "capset")  # with what is compiled, which takes long
-        versions = self._next / "capset" / "stores" / "sql" / "migrations" / "versions"
-        (versions / "9999_the_next.py").write_text(MIGRATION.format(head=HEAD))
+        """Make the next version."""
+        make_next_version(self._next)
 
     async def upgrade(self) -> None:
         """Bring the database to the next version's revision."""
@@ -318,7 +299,7 @@ async def test_an_upgrade_one_server_after_the_other_fails_no_request(tmp_path: 
         servers.make_next()
         assert revision() == (HEAD,)
         await servers.upgrade()
-        assert revision() == ("9999",)
+        assert revision() == (INDEXES,)
         await restart(servers, "one")  # of the version before still: the database says that it may
         await restart(servers, "one", is_next=True)
         await restart(servers, "two", is_next=True)

@@ -66,18 +66,6 @@ def test_a_step_that_was_left_out_is_named(tmp_path: Path, name: str, text: str,
     assert all(Path(name).stem in violation or "making" in violation for violation in violations)
 
 
-def test_the_revision_that_is_enough_is_the_last_that_changes_the_tables(tmp_path: Path) -> None:
-    folder = "packages/capset/src/capset/stores/sql"
-    write(tmp_path, f"{folder}/schema/revisions.py", 'ENOUGH: Final = "0001"\n')
-    write(tmp_path, f"{folder}/migrations/versions/0001_tables.py", "")
-    write(tmp_path, f"{folder}/migrations/versions/0002_indexes.py", "\nINDEXES = ()\n")
-    assert problems(tmp_path, {}) == []
-    write(tmp_path, f"{folder}/migrations/versions/0003_columns.py", "")
-    enough, last = problems(tmp_path, {})
-    assert enough.endswith("ENOUGH is 0001, and the last migration without INDEXES is 0003")
-    assert last.startswith("0003_columns.py: the last migration must have INDEXES")
-
-
 @pytest.mark.parametrize("admitting", ["(check, approval)", "(\n        check,\n        approval,\n    )"])
 def test_a_stage_before_approval_is_named(tmp_path: Path, admitting: str) -> None:
     path = f"{STAGES}/phases.py"

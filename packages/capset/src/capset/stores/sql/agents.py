@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any, Final
 
@@ -94,18 +94,14 @@ class SqlAgents:
         return await self._reader.read(read)
 
     async def replace(self, row: AgentRow, *, act: Entry | None = None) -> bool:
-        """Write the next version of an agent, and return whether it follows the current one.
-
-        A process of revision 0006 replaces agents without storing versions: its agents get their version here.
-        """
+        """Write the next version of an agent, and return whether it follows the current one."""
 
         def write(connection: Connection) -> bool:
-            before = _current(connection, row.org, row.id)
-            last = (agents.c.id == row.id) & (agents.c.version == row.version - 1)
-            if before is None or not connection.execute(update(agents).where(last).values(_values(row))).rowcount:
+            previous = (
+                (agents.c.id == row.id) & (agents.c.org == (row.org or "")) & (agents.c.version == row.version - 1)
+            )
+            if not connection.execute(update(agents).where(previous).values(_values(row))).rowcount:
                 return False
-            if not connection.execute(select(agent_versions.c.version).where(_is(row.id, before.version))).first():
-                _put_version(connection, replace(before, author=None))  # the column has the earlier author
             connection.execute(delete(agent_capabilities).where(agent_capabilities.c.agent_id == row.id))
             _put_capabilities(connection, row)
             _put_version(connection, row)
@@ -149,10 +145,7 @@ class SqlAgents:
         return await self._reader.read(read)
 
     async def by_hash(self, org: str | None, static_hash: str) -> AgentRow | None:
-        """Return the newest version with a static hash, of the newest agent that had it, or ``None``.
-
-        Agents written by a process of revision 0006 are found once they are replaced.
-        """
+        """Return the newest version with a static hash, of the newest agent that had it, or ``None``."""
         order = (agent_versions.c.agent_id.desc(), agent_versions.c.version.desc())
         mine = (agent_versions.c.org == (org or ""), agent_versions.c.static_hash == static_hash)
 

@@ -54,13 +54,22 @@ class Search(Protocol):
         ...
 
 
-FTS5_TABLES: Final = (
-    # Words come normalised, with spaces between, and beyond ASCII this tokenizer changes nothing.
-    "CREATE VIRTUAL TABLE document_words USING fts5(words, tokenize = 'ascii', detail = none, columnsize = 0)",
-    "CREATE TRIGGER document_words_go AFTER DELETE ON documents"
-    " BEGIN DELETE FROM document_words WHERE rowid = old.number; END",
-)
-"""The statements that create the index in a new database."""
+WORD_TABLES: Final = {
+    "sqlite": (
+        # Words come normalised, with spaces between, and beyond ASCII this tokenizer changes nothing.
+        "CREATE VIRTUAL TABLE document_words USING fts5(words, tokenize = 'ascii', detail = none, columnsize = 0)",
+        "CREATE TRIGGER document_words_go AFTER DELETE ON documents"
+        " BEGIN DELETE FROM document_words WHERE rowid = old.number; END",
+    ),
+    "postgresql": (
+        # A word stands behind its key's token, so that all that begins with it is one range of the second index.
+        'CREATE TABLE document_words (number BIGINT NOT NULL, word TEXT COLLATE "C" NOT NULL,'
+        " CONSTRAINT document_words_pkey PRIMARY KEY (number, word),"
+        " CONSTRAINT fk_document_words FOREIGN KEY (number) REFERENCES documents (number) ON DELETE CASCADE)",
+        "CREATE INDEX ix_document_words ON document_words (word, number)",
+    ),
+}
+"""The statements that create the index of words in a new database, by the engine."""
 
 _INDEX: Final = table("document_words", column("rowid"), column("words"))
 

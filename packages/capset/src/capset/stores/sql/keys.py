@@ -148,6 +148,6 @@ def _signing_keys(connection: Connection) -> list[SigningKey]:
 def key_row(mapping: RowMapping) -> KeyRow:
     """Return a row of the table as a key."""
     values: dict[str, Any] = dict(mapping)
-    values.update({name: tuple(json.loads(values[name] or "[]")) for name in _LISTS})  # a version before kept no makers
+    values.update({name: tuple(json.loads(values[name])) for name in _LISTS})
     values.update({name: json.loads(values[name]) for name in _OBJECTS if values[name] is not None})
     return KeyRow(**values)

@@ -86,5 +86,5 @@ def person_row(mapping: RowMapping) -> PersonRow:
     values: dict[str, Any] = dict(mapping)
     values |= {"org": values["org"] or None, "permissions": tuple(json.loads(values["permissions"]))}
     values["attributes"] = values["attributes"] and json.loads(values["attributes"])
-    values["makers"] = tuple(json.loads(values["makers"] or "[]"))  # a version before kept none
+    values["makers"] = tuple(json.loads(values["makers"]))
     return PersonRow(**values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, func, insert, select, update
@@ -22,7 +22,7 @@ _ROW: Final = [column for column in replies.c if column.name != _SIZE]
 
 
 class SqlReplies:
-    """The replies, one row each; ``size`` is that of a kept body. Rows of the version before have no org.
+    """The replies, one row each; ``size`` is that of a kept body.
 
     While there is no reply, ``body`` is a note of who makes the call.
     """
@@ -97,27 +97,23 @@ class SqlReplies:
 
 def _reply(mapping: RowMapping) -> ReplyRow:
     values: dict[str, Any] = {**mapping, "org": mapping["org"] or None}
-    row = ReplyRow(**values)
-    return row if row.status is not None else replace(row, body=None, correlation=_note(row.body).get("correlation"))
-
-
-def _note(body: str | None) -> dict[str, str | None]:
-    """Return the note of a row without a reply; earlier versions wrote none."""
-    return {} if body is None else json.loads(body)
+    if values["status"] is None:
+        values |= {"body": None, "correlation": json.loads(values["body"])["correlation"]}
+    return ReplyRow(**values)
 
 
 def reserving_writers(connection: Connection) -> set[str]:
     """Return the writers that have reserved keys and given no reply."""
-    bodies = connection.execute(select(replies.c.body).where(replies.c.status.is_(None))).scalars()
-    return {writer for body in bodies if (writer := _note(body).get("writer"))}
+    notes = connection.execute(select(replies.c.body).where(replies.c.status.is_(None))).scalars()
+    return {json.loads(note)["writer"] for note in notes}
 
 
 def free_keys(connection: Connection, gone: Collection[str]) -> None:
     """Delete what dead writers have reserved for calls without an intent; those intents that there are were closed."""
     intents = records.alias()
     for row in connection.execute(select(replies).where(replies.c.status.is_(None))).all():
-        note = _note(row.body)
-        if note.get("writer") not in gone or note.get("correlation") is None:
+        note = json.loads(row.body)
+        if note["writer"] not in gone or note["correlation"] is None:
             continue
         ended = select(records.c.id).where(IS_OUTCOME, records.c.correlation == note["correlation"])
         acted = select(intents.c.id).where(intents.c.phase == "intent", intents.c.id.in_(ended))

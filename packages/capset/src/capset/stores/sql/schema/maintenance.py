@@ -214,7 +214,7 @@ def _of_file(connection: Connection) -> list[str]:
     engine = create_engine("sqlite://")
     try:
         with engine.begin() as empty:
-            make(empty, HEAD)
+            make(empty)
             expected = _statements(empty)
     finally:
         engine.dispose()

@@ -6,10 +6,10 @@ from typing import Final
 
 from sqlalchemy import Connection, inspect
 
-from capset.stores.sql.documents import FTS5_TABLES
+from capset.stores.sql.documents import WORD_TABLES
 from capset.stores.sql.schema.tables import metadata
 
-_OWN: Final = frozenset(" ".join(statement.split()) for statement in FTS5_TABLES)
+_OWN: Final = frozenset(" ".join(statement.split()) for statement in WORD_TABLES["sqlite"])
 _OF_FILE: Final = "SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY name"
 _OF_SERVER: Final = (
     "SELECT 'trigger', t.tgname, c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"

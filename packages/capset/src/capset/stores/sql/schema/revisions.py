@@ -1,7 +1,6 @@
 """The version of a database: read by plain SQL, upgraded by Alembic, which is imported only for that.
 
-A new SQLite file needs no upgrade: programs make many, and each would wait for Alembic and all its steps. A database on
-a server is made once, by the migrations.
+A new database needs no upgrade: it is made from the tables that the code describes.
 """
 
 from __future__ import annotations
@@ -15,27 +14,31 @@ from importlib.resources import files
 from threading import Lock
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, inspect
-from sqlalchemy.dialects import sqlite
+from sqlalchemy import Connection, Dialect, Engine, Text, inspect
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql.base import PGTypeCompiler
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from capset.errors import StoreBusy, StoreError
-from capset.stores.sql.documents import FTS5_TABLES
+from capset.stores.sql.documents import WORD_TABLES
 from capset.stores.sql.postgres.engines import UPGRADES
 from capset.stores.sql.problems import is_locked
 from capset.stores.sql.schema.tables import metadata
 
-_REVISIONS: Final = sorted(
-    path.name.partition("_")[0]
-    for path in (files("capset.stores.sql") / "migrations" / "versions").iterdir()
-    if path.name[:4].isdigit()
+_REVISIONS: Final = dict(
+    sorted(
+        (path.name[:4], path.name[5:].startswith("indexes_"))
+        for path in (files("capset.stores.sql") / "migrations" / "versions").iterdir()
+        if path.name[:4].isdigit()
+    )
 )
+"""Whether each revision only adds indexes: then its file is ``NNNN_indexes_….py``."""
 
-HEAD: Final = _REVISIONS[-1]
+HEAD: Final = max(_REVISIONS)
 """The revision that this version of capset works with: the last of ``migrations/versions``."""
 
-ENOUGH: Final = "0034"
+ENOUGH: Final = max(revision for revision, only_adds_indexes in _REVISIONS.items() if not only_adds_indexes)
 """The oldest revision that this version works with; later ones add indexes, without which it is only slower."""
 
 KNOWN: Final = frozenset(_REVISIONS)
@@ -56,8 +59,10 @@ _STAMP: Final = (
     "CREATE TABLE alembic_version ("
     " version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num) )"
 )
-_COMPATIBLE: Final = "0006"
-"""The oldest revision whose code works with this schema; the last migration to set it writes the same."""
+_COMPATIBLE: Final = "INSERT INTO settings VALUES ('compatible', '0001')"
+"""Stores the oldest revision whose code works with this schema; the last migration to change it stores the same."""
+_NO_COMPRESSION: Final = "ALTER TABLE blob_parts ALTER COLUMN content SET STORAGE EXTERNAL"
+"""For PostgreSQL: to compress parts of files takes longer than to write what that saves."""
 
 
 def prepare(reading: Engine, writing: Engine, name: str) -> None:
@@ -75,8 +80,8 @@ def prepare(reading: Engine, writing: Engine, name: str) -> None:
         with upgrade_turn(writing) as connection:
             revision = revision_of(connection, name)
             aim = _aim(connection, revision)
-            if revision is None and connection.dialect.name == "sqlite":
-                make(connection, HEAD)
+            if revision is None:
+                make(connection)
             elif revision != aim:
                 raise_to(connection, aim, postpone_indexes=aim != HEAD)
     if aim in KNOWN - {HEAD}:
@@ -162,21 +167,39 @@ def _is_compatible(connection: Connection) -> bool:
     return isinstance(oldest, str) and oldest <= HEAD
 
 
-def make(connection: Connection, revision: str) -> None:
-    """Create the tables of an empty SQLite database, within the current transaction, and stamp them."""
-    for statement in (*_tables(), *FTS5_TABLES, _STAMP):
+def make(connection: Connection) -> None:
+    """Create the tables of an empty database, within the current transaction, and stamp them with ``HEAD``."""
+    create_tables(connection)
+    connection.exec_driver_sql(_STAMP)
+    connection.exec_driver_sql(f"INSERT INTO alembic_version VALUES ('{HEAD}')")  # noqa: S608 - a number
+
+
+def create_tables(connection: Connection) -> None:
+    """Create the tables of an empty database, within the current transaction."""
+    for statement in _statements(connection.dialect.name):
         connection.exec_driver_sql(statement)
-    connection.exec_driver_sql("INSERT INTO alembic_version VALUES (?)", (revision,))
-    connection.exec_driver_sql("INSERT INTO settings VALUES ('compatible', ?)", (_COMPATIBLE,))
+
+
+class _Collated(PGTypeCompiler):
+    """Compiler of PostgreSQL's types whose texts are compared by their code points, as in SQLite."""
+
+    def visit_TEXT(self, type_: Text, **options: Any) -> str:  # SQLAlchemy's own options
+        return 'TEXT COLLATE "C"'
 
 
 @cache
-def _tables() -> tuple[str, ...]:
+def _statements(engine: str) -> tuple[str, ...]:
+    """Return the statements that create all tables in an engine; to compile them takes longer than to run them."""
+    if engine == "sqlite":
+        dialect: Dialect = sqlite.dialect()
+    else:
+        dialect = postgresql.dialect()
+        dialect.type_compiler_instance = _Collated(dialect)
     statements: list[str] = []
     for table in metadata.sorted_tables:
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
-        statements += [
-            str(element.compile(dialect=sqlite.dialect()))
-            for element in (CreateTable(table), *map(CreateIndex, indexes))
-        ]
-    return tuple(statements)
+        constructs = (CreateTable(table), *map(CreateIndex, indexes))
+        statements += [str(construct.compile(dialect=dialect)) for construct in constructs]
+    if engine == "postgresql":
+        statements.append(_NO_COMPRESSION)
+    return (*statements, *WORD_TABLES[engine], _COMPATIBLE)

@@ -1,4 +1,4 @@
-"""The tables in SQLAlchemy Core. ``migrations`` and ``schema.revisions`` make them; tests compare all three.
+"""The tables in SQLAlchemy Core. ``schema.revisions`` creates them; tests compare what migrations make of older ones.
 
 Times are text, ISO 8601 UTC of fixed width (``capset.clock.iso``), so that they are the same on every engine and sort
 by time. ``org`` is ``''`` for none, since it is part of keys.
@@ -266,7 +266,7 @@ people: Final = Table(
     *(Column(name, Text, nullable=False) for name in ("team", "user", "org", "principal", "principal_kind")),
     *(Column(name, Text, nullable=False) for name in ("permissions", "created_at", "created_by")),
     Column("attributes", Text),
-    Column("makers", Text),
+    Column("makers", Text, nullable=False),
     UniqueConstraint("team", "user", "org", name="uq_people_user"),
     Index("ix_people_org", "org", "id"),
 )
@@ -290,7 +290,7 @@ api_keys: Final = Table(
     Column("agent", Text),
     Column("attributes", Text),
     Column("allowance", Text),
-    Column("makers", Text),
+    Column("makers", Text, nullable=False),
     UniqueConstraint("digest", name="uq_api_keys_digest"),
     Index("ix_api_keys_org", "org", "id"),
 )
@@ -357,13 +357,13 @@ replies: Final = Table(
     Column("created_at", Text, nullable=False),
     Column("status", Integer),
     Column("body", Text),
-    Column("org", Text),
+    Column("org", Text, nullable=False),
     Column("record", Text),
     Column("size", BigInteger),
     Index("ix_replies_created_at", "created_at"),
     Index("ix_replies_org", "org", "created_at", "size"),
 )
-"""The stored replies to idempotent requests; ``org`` is null for those of a version that did not count them."""
+"""The stored replies to idempotent requests."""
 
 blobs: Final = Table(
     "blobs",

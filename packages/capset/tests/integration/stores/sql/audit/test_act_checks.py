@@ -75,8 +75,8 @@ CHANGES: Final[list[tuple[LiteralString, LiteralString, str]]] = [
         "is revoked, and no act revoked it",
     ),
     (
-        "INSERT INTO api_keys (id, name, digest, principal, principal_kind, permissions, scopes, created_at)"
-        """ VALUES ('forged', 'x', 'd', 'eve', 'user', '[]', '["capset:admin"]', '2999')""",
+        "INSERT INTO api_keys (id, name, digest, principal, principal_kind, permissions, scopes, created_at,"
+        """ makers) VALUES ('forged', 'x', 'd', 'eve', 'user', '[]', '["capset:admin"]', '2999', '[]')""",
         "DELETE FROM api_keys WHERE id = 'forged'",
         "the API key forged is there, and no act set it",
     ),

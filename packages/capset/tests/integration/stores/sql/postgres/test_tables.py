@@ -7,14 +7,11 @@ import json
 from contextlib import ExitStack
 from typing import Any
 
-import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import event, inspect, make_url
-from sqlalchemy.exc import OperationalError
 
-from capset.errors import StoreError
 from capset.stores.base import DocumentRow, ScopeKey
 from capset.stores.sql.postgres.engines import reading_engine
 from capset.stores.sql.postgres.store import WordTable
@@ -23,7 +20,7 @@ from capset.stores.sql.store import SqlStore
 from capset_testing.store_suite.support import NOW, begin, entry
 from tests.databases import Server, connected
 from tests.helpers.stores.sql.schema.revisions import OPEN, is_no_index_of_words
-from tests.helpers.stores.sql.support import let_go, opened_at, process, run_at, store_at
+from tests.helpers.stores.sql.support import let_go, opened_at, process, run_at
 
 KEY = ScopeKey("session", "acme", "s", "memories")
 OTHER = ScopeKey("user", "acme", "ada", "memories")
@@ -32,7 +29,7 @@ WORDS = "SELECT count(*), count(DISTINCT number) FROM document_words"
 
 
 @pytest.mark.spec("P30")
-def test_the_migrations_make_the_tables_that_the_code_knows(postgres_url: str) -> None:
+def test_a_new_database_has_the_tables_that_the_code_knows(postgres_url: str) -> None:
     engine = reading_engine(make_url(postgres_url), "a")
     with engine.connect() as connection:
         opts = {"compare_type": True, "compare_server_default": True, "include_name": is_no_index_of_words}
@@ -56,23 +53,6 @@ def test_processes_that_make_the_tables_at_once_all_succeed(postgres: Server) ->
     with ExitStack() as stack:
         let_go(*[stack.enter_context(process(OPEN, url)) for _ in range(3)])
     assert run_at(url, TABLES) == [(len(tables.metadata.tables) + 2,)], "with the words and Alembic's own"
-
-
-async def test_a_migration_that_fails_leaves_nothing_behind(postgres: Server) -> None:
-    url = postgres.empty()
-    store = store_at(url)
-    with pytest.MonkeyPatch.context() as patch:
-
-        def fail(*_arguments: object, **_options: object) -> None:
-            raise OperationalError("CREATE INDEX", None, psycopg.errors.DiskFull())
-
-        patch.setattr("alembic.op.create_index", fail)
-        with pytest.raises(StoreError, match="the disk is full"):
-            await store.open()
-    assert run_at(url, TABLES) == [(0,)]
-    await store.open()
-    await store.audit.commit(entry("a"))
-    await store.close()
 
 
 async def fill(store: SqlStore, key: ScopeKey, texts: int) -> None:
