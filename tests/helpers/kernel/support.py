@@ -22,7 +22,6 @@ from capset.stores.base import (
     ApprovalQuery,
     ApprovalStore,
     AuditLog,
-    AuditPage,
     AuditQuery,
     ChangeFeed,
     Claim,
@@ -34,6 +33,7 @@ from capset.stores.base import (
     FileStore,
     KeyStore,
     LineageStore,
+    Page,
     PersonStore,
     PinStore,
     ReplyStore,
@@ -291,7 +291,7 @@ class TappedAudit:
     async def flush(self) -> None:
         await self._inner.flush()
 
-    async def query(self, query: AuditQuery) -> AuditPage:
+    async def query(self, query: AuditQuery) -> Page[Record, int]:
         return await self._inner.query(query)
 
     def __getattr__(self, name: str) -> Any:

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
 from pydantic_core import from_json
 
 from capset.definitions.governance.approvals import Answer, ApprovalScope, ApprovalStatus
-from capset.definitions.principals import Principal
 from capset.errors import DefinitionError, unknown
-from capset.evaluation.code import read_code_of
-from capset.kernel.governance.approvals import ApprovalService
-from capset.kernel.kernel import Kernel
-from capset.kernel.registry import Registry
-from capset.stores.base import ApprovalQuery
-from capset.wire.approvals import ApprovalPageShape, ApprovalShape, approval_page_shape, approval_shape
-from capset_cli.common.actors import acting_here
+from capset.wire.approvals import ApprovalShape
+from capset_cli.administration import administer
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Attribute, Db, Grant, read_arguments
 from capset_cli.common.output import cell, err, out, print_json, table
-from capset_cli.common.remote import Url, ask, server_of
-from capset_cli.common.settings import Settings, existing_db, load_settings
+from capset_cli.common.remote import Url
 
 if TYPE_CHECKING:
-    from capset_server.client import Client
+    from capset_cli.administration import Admin
 
-T = TypeVar("T")
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the request, as capset approvals list shows it.")]
 Org = Annotated[str | None, typer.Option("--org", help="The organisation whose requests they are.")]
 Decider = Annotated[str | None, typer.Option("--principal", help="Who decides (or CAPSET_PRINCIPAL).")]
@@ -71,17 +59,13 @@ def list_command(
     as_json: AsJson = False,
 ) -> Exit:
     """List requests for approvals, the newest first."""
-    query = ApprovalQuery(org, _status(status), session, limit=limit, before=before)
-
-    async def run_remote(client: Client) -> ApprovalPageShape:
-        return await client.approvals.list(
-            status=query.status, session=query.session, limit=query.limit, cursor=query.before
-        )
-
-    async def run_local(desk: ApprovalService) -> ApprovalPageShape:
-        return await approval_page_shape(desk.list, query)
-
-    page = _asked(url, run_remote, run_local, db=db, org=org)
+    approval_status = _status(status)
+    page = administer(
+        url,
+        lambda admin: admin.approvals.list(status=approval_status, session=session, limit=limit, cursor=before),
+        db=db,
+        org=org,
+    )
     if as_json:
         print_json(page.plain())
         return Exit.DONE
@@ -107,29 +91,14 @@ def show_command(
 ) -> Exit:
     """Show one request, and what became of it."""
 
-    async def run_remote(client: Client) -> ApprovalShape:
-        request = await client.approvals.get(id)
+    async def read(admin: Admin) -> ApprovalShape:
+        request = await admin.approvals.get(id)
         if not unmasked:
             return request
-        view = await client.approvals.arguments(id)
-        return _unmasked(request, view.arguments, view.modified)
+        view = await admin.approvals.arguments(id)
+        return request.model_copy(update={"arguments": view.arguments, "modified": view.modified, "masked": False})
 
-    async def run_local(desk: ApprovalService) -> ApprovalShape:
-        row = await desk.get(id, org=org)
-        if row.code_hash is not None:  # so that its origin can be shown, if it is installed here
-            await read_code_of(Registry.installed().tools)
-        if not unmasked:
-            return approval_shape(row)
-        reader = _Decider(principal, None, None, org, db).found()
-        with acting_here(reader):
-            view = await desk.show_arguments(row, by=reader)
-        return _unmasked(approval_shape(row), view.arguments, view.modified)
-
-    return _show(_asked(url, run_remote, run_local, db=db, org=org, principal=principal), as_json=as_json)
-
-
-def _unmasked(request: ApprovalShape, arguments: Any, modified: Any) -> ApprovalShape:  # JSON data
-    return request.model_copy(update={"arguments": arguments, "modified": modified, "masked": False})
+    return _show(administer(url, read, db=db, org=org, principal=principal), as_json=as_json)
 
 
 @guarded
@@ -159,7 +128,9 @@ def approve_command(
     new_arguments: dict[str, Any] | None = None if arguments is None else from_json(read_arguments(arguments))
     scope: ApprovalScope = "session" if for_session else "once"
     answer = Answer(approved=True, scope=scope, arguments=new_arguments, note=note, round=of_round)
-    return _decide(id, answer, _Decider(principal, grant, attribute, org, db), url, as_json=as_json)
+    return _decide(
+        id, answer, url, as_json=as_json, db=db, org=org, principal=principal, grant=grant, attribute=attribute
+    )
 
 
 @guarded
@@ -173,61 +144,26 @@ def reject_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Reject a call; its caller reads the note."""
-    decider = _Decider(principal, None, None, org, db)
-    return _decide(id, Answer(approved=False, note=note), decider, url, as_json=as_json)
+    answer = Answer(approved=False, note=note)
+    return _decide(id, answer, url, as_json=as_json, db=db, org=org, principal=principal)
 
 
-class _Decider(NamedTuple):
-    """The options that say who decides, in a database of this machine."""
-
-    principal: str | None
-    grant: list[str] | None
-    attribute: list[str] | None
-    org: str | None
-    db: str | None
-
-    def found(self) -> Principal:
-        """Return the principal, by the settings."""
-        settings = load_settings(db=self.db, principal=self.principal, grant=self.grant, attribute=self.attribute)
-        return replace(settings.principal, org=self.org)
-
-
-def _decide(id: str, answer: Answer, decider: _Decider, url: str | None, *, as_json: bool) -> Exit:
-    async def run_remote(client: Client) -> ApprovalShape:
+def _decide(
+    id: str,
+    answer: Answer,
+    url: str | None,
+    *,
+    as_json: bool,
+    **local: Any,  # options of administer
+) -> Exit:
+    async def decide(admin: Admin) -> ApprovalShape:
         if not answer.approved:
-            return await client.approvals.reject(id, note=answer.note)
-        return await client.approvals.approve(
+            return await admin.approvals.reject(id, note=answer.note)
+        return await admin.approvals.approve(
             id, scope=answer.scope, arguments=answer.arguments, round=answer.round, note=answer.note
         )
 
-    async def run_local(desk: ApprovalService) -> ApprovalShape:
-        principal = decider.found()
-        with acting_here(principal):
-            decided = await desk.decide(id, answer, by=principal)
-        return approval_shape(decided, partial(desk.refusal, by=principal))
-
-    return _show(_asked(url, run_remote, run_local, **decider._asdict()), as_json=as_json)
-
-
-def _asked(
-    url: str | None,
-    run_remote: Callable[[Client], Awaitable[T]],
-    run_local: Callable[[ApprovalService], Awaitable[T]],
-    db: str | None,
-    **local: object,
-) -> T:
-    """Return the answer of a server, or of a local database; ``local`` options apply to the database only."""
-    server = server_of(url, db=db, **local)
-    if server is not None:
-        return ask(server, run_remote)
-    settings = load_settings(db=db)
-    existing_db(settings.db)
-    return asyncio.run(_at_desk(settings, run_local))
-
-
-async def _at_desk(settings: Settings, work: Callable[[ApprovalService], Awaitable[T]]) -> T:
-    async with Kernel(store=settings.db, redis=settings.redis) as kernel:
-        return await work(kernel.approvals)
+    return _show(administer(url, decide, **local), as_json=as_json)
 
 
 def _show(approval: ApprovalShape, *, as_json: bool) -> Exit:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import Annotated, get_args
 
 import typer
 
 from capset.errors import DefinitionError, unknown
-from capset.kernel.kernel import Kernel
-from capset.stores.base import DeliveryQuery, DeliveryState
-from capset.wire.deliveries import DeliveryPageShape, DeliveryShape, delivery_page_shape, delivery_shape
-from capset_cli.common.actors import acting_here
+from capset.stores.base import DeliveryState
+from capset.wire.deliveries import DeliveryShape
+from capset_cli.administration import administer
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db
 from capset_cli.common.output import cell, err, out, print_json, table
 from capset_cli.common.remote import Url
-from capset_cli.common.settings import load_settings
-from capset_cli.people import ask_here_or_there
-from capset_server.approvals.deliveries import retry_delivery
-
-if TYPE_CHECKING:
-    from capset_server.client import Client
 
 Org = Annotated[str | None, typer.Option("--org", help="The organisation whose requests they tell of.")]
 
@@ -38,17 +31,15 @@ def list_command(
     as_json: AsJson = False,
 ) -> Exit:
     """List deliveries to channels, the newest first."""
-    query = DeliveryQuery(org, _state(state), channel, approval, limit=limit, before=before)
-
-    async def run_remote(client: Client) -> DeliveryPageShape:
-        return await client.deliveries.list(
-            state=query.state, channel=channel, approval=approval, limit=limit, cursor=before
-        )
-
-    async def run_local(kernel: Kernel) -> DeliveryPageShape:
-        return await delivery_page_shape(kernel.store.deliveries.list, query)
-
-    page = ask_here_or_there(url, run_remote, run_local, db=db, org=org)
+    delivery_state = _state(state)
+    page = administer(
+        url,
+        lambda admin: admin.deliveries.list(
+            state=delivery_state, channel=channel, approval=approval, limit=limit, cursor=before
+        ),
+        db=db,
+        org=org,
+    )
     if as_json:
         print_json(page.plain())
         return Exit.DONE
@@ -70,12 +61,7 @@ def retry_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Queue a delivery that has failed again. A server with its channel sends it."""
-
-    async def run_local(kernel: Kernel) -> DeliveryShape:
-        with acting_here(load_settings(db=db).principal):
-            return delivery_shape(await retry_delivery(kernel, org, id))
-
-    delivery = ask_here_or_there(url, lambda client: client.deliveries.retry(id), run_local, db=db, org=org)
+    delivery = administer(url, lambda admin: admin.deliveries.retry(id), db=db, org=org)
     if as_json:
         print_json(delivery.plain())
     else:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -14,26 +12,23 @@ from pydantic import ValidationError
 
 from capset.clock import SystemClock, iso
 from capset.definitions.principals import Principal, PrincipalKind
-from capset.errors import DefinitionError, NotFound
-from capset.kernel.kernel import Kernel
+from capset.errors import DefinitionError
 from capset.schemas.validation_errors import validation_fields
-from capset.stores.base import KeyRow
 from capset.wire.allowances import allowance_shape
-from capset.wire.operations import KeyInput, KeyPageShape, KeyShape, key_shape, new_key_shape
-from capset_cli.common.actors import acting_here
+from capset.wire.operations import KeyInput, KeyPageShape, KeyShape
+from capset_cli.administration import administer
 from capset_cli.common.allowances import KeyLimit, KeyRunBudget, KeySessionBudget, KeyUsage, given_allowance
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db, Grant
 from capset_cli.common.output import cell, err, out, print_json, table
-from capset_cli.common.remote import NamedUrl, ask, named_server
-from capset_cli.common.settings import Settings, existing_db, given_attributes, load_settings
-from capset_server.auth.keys import DEFAULT_SCOPES, create_key, revoke_key
+from capset_cli.common.remote import NamedUrl
+from capset_cli.common.settings import given_attributes
+from capset_server.auth.keys import DEFAULT_SCOPES
 
 if TYPE_CHECKING:
-    from capset_server.client import Client
+    from capset_cli.administration import Admin
 
 _LIFETIME: Final = re.compile(r"([1-9]\d{0,4})([hd])")
-_UNITS: Final = {"h": "hours", "d": "days"}
 _KINDS: Final[tuple[PrincipalKind, ...]] = ("user", "agent", "org")
 """The kinds of principals that can have a key: anonymous ones cannot."""
 
@@ -71,7 +66,6 @@ def create_command(
     A server that is named with --url makes it by the rights of the key in CAPSET_KEY, and for 90 days unless told
     otherwise.
     """
-    server = named_server(url, db=db)
     # From options alone: a settings file planted in a folder must not grant anything to keys.
     key_principal = Principal(
         principal,
@@ -81,14 +75,8 @@ def create_command(
         attributes=given_attributes(attribute),
         allowance=given_allowance(limit, session_budget, run_budget, usage_limit),
     )
-    lifetime = _lifetime(expires)
-    if server is not None:
-        key_input = _input(name, key_principal, _scopes(scope), expires, agent)
-        created = ask(server, lambda client: client.keys.create(key_input))
-    else:
-        created = new_key_shape(
-            *asyncio.run(_create(load_settings(db=db), name, key_principal, _scopes(scope), lifetime, agent))
-        )
+    key_input = _input(name, key_principal, _scopes(scope), _lifetime(expires), agent)
+    created = administer(url or "", lambda admin: admin.keys.create(key_input), db=db, creates=True)
     if as_json:
         print_json(created.plain())
     else:
@@ -106,11 +94,11 @@ def list_command(db: Db = None, url: NamedUrl = None, as_json: AsJson = False) -
 
     A server that is named with --url lists those that the key in CAPSET_KEY administers.
     """
-    server = named_server(url, db=db)
-    if server is not None:
-        rows, now = ask(server, _list_there), iso(SystemClock().time_ns())
-    else:
-        rows, now = asyncio.run(_list(existing_db(load_settings(db=db).db)))
+
+    async def read(admin: Admin) -> list[KeyShape]:
+        return [key async for key in admin.keys.all()]
+
+    rows, now = administer(url or "", read, db=db), iso(SystemClock().time_ns())
     if as_json:
         print_json(KeyPageShape(items=rows).plain())
         return Exit.DONE
@@ -128,16 +116,7 @@ def revoke_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Revoke a key for good. A server that runs takes it for a second more at most."""
-    server = named_server(url, db=db)
-    if server is not None:
-        revoked = ask(server, lambda client: client.keys.revoke(id))
-    else:
-        settings = load_settings(db=db)
-        existing_db(settings.db)
-        row = asyncio.run(_revoke(settings, id))
-        if row is None:
-            raise NotFound(f"there is no key {id!r}", hint="capset key list shows their ids")
-        revoked = key_shape(row)
+    revoked = administer(url or "", lambda admin: admin.keys.revoke(id), db=db)
     if as_json:
         print_json(revoked.plain())
     else:
@@ -146,7 +125,7 @@ def revoke_command(
 
 
 def _input(name: str, principal: Principal, scopes: Sequence[str], expires: str | None, agent: str | None) -> KeyInput:
-    """Return what a server is asked for. Raises ``DefinitionError`` for what none would take."""
+    """Return the key to make. Raises ``DefinitionError`` for an impossible one."""
     all_fields: dict[str, Any] = {
         "name": name,
         "principal": principal.id,
@@ -164,35 +143,7 @@ def _input(name: str, principal: Principal, scopes: Sequence[str], expires: str 
         return KeyInput.model_validate(fields)
     except ValidationError as error:
         problems = "; ".join(map(str, validation_fields(error, list(KeyInput.model_fields), fields)))
-        raise DefinitionError(f"no server makes this key: {problems}") from None
-
-
-async def _list_there(client: Client) -> list[KeyShape]:
-    return [key async for key in client.keys.all()]
-
-
-async def _create(
-    settings: Settings,
-    name: str,
-    principal: Principal,
-    scopes: Sequence[str],
-    lifetime: timedelta | None,
-    agent: str | None,
-) -> tuple[KeyRow, str]:
-    async with Kernel(store=settings.db, redis=settings.redis) as kernel:
-        with acting_here(settings.principal):
-            return await create_key(kernel, name, principal, scopes=scopes, lifetime=lifetime, agent=agent)
-
-
-async def _list(url: str) -> tuple[list[KeyShape], str]:
-    async with Kernel(store=url) as kernel:
-        return [key_shape(row) for row in await kernel.store.keys.list()], kernel.now()
-
-
-async def _revoke(settings: Settings, id: str) -> KeyRow | None:
-    async with Kernel(store=settings.db, redis=settings.redis) as kernel:
-        with acting_here(settings.principal):
-            return await revoke_key(kernel, id)
+        raise DefinitionError(f"this key cannot be made: {problems}") from None
 
 
 def _line(key: KeyShape, now: str) -> list[str]:
@@ -223,10 +174,7 @@ def _kind(name: str) -> PrincipalKind:
     raise DefinitionError(f"--kind must be one of {', '.join(_KINDS)}; got {name!r}")
 
 
-def _lifetime(text: str | None) -> timedelta | None:
-    if text is None:
-        return None
-    match = _LIFETIME.fullmatch(text)
-    if match is None:
+def _lifetime(text: str | None) -> str | None:
+    if text is not None and _LIFETIME.fullmatch(text) is None:
         raise DefinitionError(f"--expires must be a number of hours or days, such as 12h or 30d; got {text!r}")
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    return text

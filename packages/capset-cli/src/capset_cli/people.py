@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from pydantic import ValidationError
 
 from capset.errors import DefinitionError
-from capset.kernel.kernel import Kernel
 from capset.schemas.validation_errors import validation_fields
-from capset.stores.base import PersonQuery
-from capset.wire.people import PersonInput, PersonPageShape, PersonShape, person_page_shape, person_shape
-from capset_cli.common.actors import acting_here
+from capset.wire.people import PersonInput, PersonShape
+from capset_cli.administration import administer
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db, Grant
 from capset_cli.common.output import cell, err, out, print_json, table
-from capset_cli.common.remote import Url, ask, server_of
-from capset_cli.common.settings import existing_db, given_attributes, load_settings
-from capset_server.approvals.people import add_person, person_of, remove_person
+from capset_cli.common.remote import Url
+from capset_cli.common.settings import given_attributes
 
 if TYPE_CHECKING:
-    from capset_server.client import Client
+    from capset_cli.administration import Admin
 
-T = TypeVar("T")
 Org = Annotated[str | None, typer.Option("--org", help="The organisation whose requests they decide.")]
 
 
@@ -56,8 +50,8 @@ def add_command(
             f"this is no person: {problems}", hint="Slack shows the ids in a member's profile"
         ) from None
 
-    async def add_on_server(client: Client) -> PersonShape:
-        return await client.people.add(
+    async def add(admin: Admin) -> PersonShape:
+        return await admin.people.add(
             team,
             user,
             principal,
@@ -66,12 +60,7 @@ def add_command(
             attributes=person_input.attributes,
         )
 
-    async def add_locally(kernel: Kernel) -> PersonShape:
-        actor = load_settings(db=db).principal
-        with acting_here(actor):
-            return person_shape(await add_person(kernel, person_of(kernel, person_input, org, actor)))
-
-    person = ask_here_or_there(url, add_on_server, add_locally, db=db, org=org)
+    person = administer(url, add, db=db, org=org)
     if as_json:
         print_json(person.plain())
     else:
@@ -90,15 +79,7 @@ def list_command(
     as_json: AsJson = False,
 ) -> Exit:
     """List the users of chats who may decide, the newest first."""
-    query = PersonQuery(org, limit=limit, before=before)
-
-    async def list_on_server(client: Client) -> PersonPageShape:
-        return await client.people.list(limit=limit, cursor=before)
-
-    async def list_locally(kernel: Kernel) -> PersonPageShape:
-        return await person_page_shape(kernel.store.people.list, query)
-
-    page = ask_here_or_there(url, list_on_server, list_locally, db=db, org=org)
+    page = administer(url, lambda admin: admin.people.list(limit=limit, cursor=before), db=db, org=org)
     if as_json:
         print_json(page.plain())
         return Exit.DONE
@@ -131,29 +112,6 @@ def remove_command(
     url: Url = None,
 ) -> Exit:
     """Remove a person: that user of the workspace decides nothing any more."""
-
-    async def remove_locally(kernel: Kernel) -> None:
-        with acting_here(load_settings(db=db).principal):
-            await remove_person(kernel, org, id)
-
-    ask_here_or_there(url, lambda client: client.people.remove(id), remove_locally, db=db, org=org)
+    administer(url, lambda admin: admin.people.remove(id), db=db, org=org)
     print(f"removed {id}")
     return Exit.DONE
-
-
-def ask_here_or_there(
-    url: str | None,
-    on_server: Callable[[Client], Awaitable[T]],
-    locally: Callable[[Kernel], Awaitable[T]],
-    **local: str | None,
-) -> T:
-    """Return the answer of a server, or of a local database; ``local`` options apply to the database only."""
-    server = server_of(url, **local)
-    if server is not None:
-        return ask(server, on_server)
-    return asyncio.run(_in_database(existing_db(load_settings(db=local["db"]).db), locally))
-
-
-async def _in_database(url: str, work: Callable[[Kernel], Awaitable[T]]) -> T:
-    async with Kernel(store=url) as kernel:
-        return await work(kernel)

@@ -76,7 +76,7 @@ def test_a_newer_database_is_refused_and_unchanged(run: Run, tmp_path: Path) -> 
     for arguments in (ADD, ("audit", "query"), ("audit", "verify")):
         done = run(*arguments)
         assert done.code == 1
-        assert "was made by a newer version of capset (its revision is '9999')" in done.err
+        assert "its revision is '9999'" in done.err
         assert "upgrade capset" in done.err
     with sqlite3.connect(tmp_path / "capset.db") as database:
         database.execute("UPDATE alembic_version SET version_num = ?", (HEAD,))

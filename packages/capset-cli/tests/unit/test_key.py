@@ -74,7 +74,7 @@ def test_a_key_is_revoked_for_good(run: Run) -> None:
         (("--principal", "a", "--kind", "robot"), "user, agent, org"),
         (("--principal", "a", "--kind", "anonymous"), "user, agent, org; got 'anonymous'"),
         (("--principal", ""), "principal"),
-        (("--principal", "a", "--org", ""), "organisation"),
+        (("--principal", "a", "--org", ""), "org"),
         (("--principal", "a", "--grant", "everything"), "everything"),
     ],
 )

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from capset.stores.base import AGENT_FIELDS, AgentRow, AuditPage, AuditQuery, Entry, EnvelopeRow, LinkRow, Store
+from capset.definitions.calls.records import Record
+from capset.stores.base import AGENT_FIELDS, AgentRow, AuditQuery, Entry, EnvelopeRow, LinkRow, Page, Store
 from capset.stores.memory import MemoryStore
 from capset_testing import store_suite
 from capset_testing.store_suite.agent_checks import every_field_of_an_agent_is_kept
@@ -34,9 +35,9 @@ def forgets(_append: Callable[[Entry], None]) -> Callable[[Entry], None]:
 
 
 def never_ends(query: Callable[[AuditQuery], Any]) -> Callable[[AuditQuery], Any]:
-    async def wrapped(audit_query: AuditQuery) -> AuditPage:
+    async def wrapped(audit_query: AuditQuery) -> Page[Record, int]:
         page = await query(audit_query)
-        return AuditPage(page.items, page.items[-1].seq if page.items else None)
+        return Page(page.items, page.items[-1].seq if page.items else None)
 
     return wrapped
 

@@ -123,14 +123,14 @@ def _tables(counts: Sizes) -> list[tuple[str, int, dict[str, str]]]:
             "data": "'{}'", "created_at": time}),
         ("api_keys", counts.agents, {
             "id": _padded("key-", "i"), "name": "'ci'", "digest": _padded("", "i"), "org": org, "principal": user,
-            "principal_kind": "'user'", "permissions": "'[]'", "scopes": "'[]'", "created_at": time}),
+            "principal_kind": "'user'", "permissions": "'[]'", "scopes": "'[]'", "makers": "'[]'", "created_at": time}),
         ("approvals", counts.sessions, {
             "id": _padded("approval-", "i"), "call": "'call'", "org": org, "session": session, "agent": "'scribe'",
             "principal": user, "tool": "'save'", "tool_hash": digest, "runtime_hash": digest, "arguments": "'{}'",
             "digest": digest, "reason": "''", "policies": "'[]'", "created_at": time, "expires_at": time,
             "status": "CASE WHEN i % 50 = 0 THEN 'pending' ELSE 'used' END", "scope": "'once'"}),
         ("replies", counts.sessions, {
-            "session": session, "key": _padded("key-", "i"), "digest": digest, "created_at": time}),
+            "session": session, "key": _padded("key-", "i"), "org": org, "digest": digest, "created_at": time}),
         ("files", counts.sessions, {
             "session": _padded("session-", "((i / 50) * 50)"), "path": _padded("/a/", "i"), "parent": "'/a'",
             "is_directory": "false", "is_readonly": "false", "size_bytes": "0", "version": "1", "created_at": time,

@@ -12,17 +12,17 @@ import typer
 from pydantic_core import from_json
 
 from capset.errors import DefinitionError, unknown
-from capset.stores.base import AGENT_FIELDS, AgentRow, AgentStatus
-from capset.wire.agents import AgentDetail, AgentPageShape
-from capset_cli.agents.target import Expected, Id, LocalAgents, Org, Writer, asked, read_input
+from capset.stores.base import AGENT_FIELDS, AgentStatus
+from capset.wire.agents import AgentDetail
+from capset_cli.administration import administer
+from capset_cli.agents.inputs import Expected, Id, Org, Writer, read_input
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db, read_object
 from capset_cli.common.output import cell, err, out, pretty, print_json, short, table, verbatim
 from capset_cli.common.remote import Url
-from capset_connect.agent_files.wire import detail_of, page_of
 
 if TYPE_CHECKING:
-    from capset_server.client import Client
+    from capset_cli.administration import Admin
 
 
 _SHOWN: Final = ("id", "name", "version", "status", "read_only", "static_hash", "description", "model", "tags")
@@ -47,16 +47,12 @@ def list_command(
 ) -> Exit:
     """List agents: those that are installed, then the stored ones, newest first."""
     agent_status = _status(status)
-
-    async def run_remote(client: Client) -> AgentPageShape:
-        return await client.agents.list(status=agent_status, name=name, limit=limit, cursor=cursor)
-
-    async def run_local(place: LocalAgents) -> AgentPageShape:
-        return await page_of(
-            place.kernel, place.agents, place.org, status=agent_status, name=name, limit=limit, cursor=cursor
-        )
-
-    page = asked(url, run_remote, run_local, db=db, org=org)
+    page = administer(
+        url,
+        lambda admin: admin.agents.list(status=agent_status, name=name, limit=limit, cursor=cursor),
+        db=db,
+        org=org,
+    )
     if as_json:
         print_json(page.plain())
         return Exit.DONE
@@ -78,14 +74,10 @@ def show_command(
 ) -> Exit:
     """Show one agent, as it is or as it was."""
 
-    async def run_remote(client: Client) -> AgentDetail:
-        return await (client.agents.get(id) if number is None else client.agents.version(id, number))
+    async def read(admin: Admin) -> AgentDetail:
+        return await (admin.agents.get(id) if number is None else admin.agents.version(id, number))
 
-    async def run_local(place: LocalAgents) -> AgentDetail:
-        agents, org = place.agents, place.org
-        return detail_of(place.kernel, await (agents.get(org, id) if number is None else agents.at(org, id, number)))
-
-    show(asked(url, run_remote, run_local, db=db, org=org), as_json=as_json)
+    show(administer(url, read, db=db, org=org), as_json=as_json)
     return Exit.DONE
 
 
@@ -132,18 +124,8 @@ def create_command(
 ) -> Exit:
     """Keep a new agent, and print its id. Every capability that cannot be had is named, and nothing is kept then."""
     agent_input = read_input(file)
-
-    async def run_local(place: LocalAgents) -> AgentDetail:
-        return await _detail(place, await place.agents.create(place.org, agent_input, author=place.author))
-
-    created = asked(
-        url,
-        lambda client: client.agents.create(agent_input),
-        run_local,
-        db=db,
-        org=org,
-        makes=True,
-        principal=principal,
+    created = administer(
+        url, lambda admin: admin.agents.create(agent_input), db=db, org=org, creates=True, principal=principal
     )
     if as_json:
         show(created, as_json=True)
@@ -165,15 +147,10 @@ def change_command(
 ) -> Exit:
     """Change an agent by a JSON merge patch, whole or not at all. Every change makes a version."""
     changes = _patch(patch)
-
-    async def run_remote(client: Client) -> AgentDetail:
-        return await client.agents.change(id, changes, version=expected)
-
-    async def run_local(place: LocalAgents) -> AgentDetail:
-        row = await place.agents.change(place.org, id, changes, author=place.author, version=expected)
-        return await _detail(place, row)
-
-    return _print_agent(asked(url, run_remote, run_local, db=db, org=org, principal=principal), as_json=as_json)
+    changed = administer(
+        url, lambda admin: admin.agents.change(id, changes, version=expected), db=db, org=org, principal=principal
+    )
+    return _print_agent(changed, as_json=as_json)
 
 
 @guarded
@@ -187,17 +164,14 @@ def archive_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Archive an agent: it takes no new sessions; those that it has can only be read; its versions stay."""
-
-    async def run_remote(client: Client) -> AgentDetail:
-        return await client.agents.change(id, {"status": "archived"}, version=expected)
-
-    async def run_local(place: LocalAgents) -> AgentDetail:
-        archived = {"status": "archived"}
-        return await _detail(
-            place, await place.agents.change(place.org, id, archived, author=place.author, version=expected)
-        )
-
-    return _print_agent(asked(url, run_remote, run_local, db=db, org=org, principal=principal), as_json=as_json)
+    archived = administer(
+        url,
+        lambda admin: admin.agents.change(id, {"status": "archived"}, version=expected),
+        db=db,
+        org=org,
+        principal=principal,
+    )
+    return _print_agent(archived, as_json=as_json)
 
 
 @guarded
@@ -212,23 +186,14 @@ def rollback_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Write again what a version said, but for its status, as the next one. It is checked as every change is."""
-
-    async def run_remote(client: Client) -> AgentDetail:
-        return await client.agents.rollback(id, to, version=expected)
-
-    async def run_local(place: LocalAgents) -> AgentDetail:
-        row = await place.agents.rollback(place.org, id, to, author=place.author, version=expected)
-        return await _detail(place, row)
-
-    return _print_agent(asked(url, run_remote, run_local, db=db, org=org, principal=principal), as_json=as_json)
+    changed = administer(
+        url, lambda admin: admin.agents.rollback(id, to, version=expected), db=db, org=org, principal=principal
+    )
+    return _print_agent(changed, as_json=as_json)
 
 
 def _patch(text: str) -> dict[str, Any]:  # JSON
     return from_json(read_object("PATCH", text))
-
-
-async def _detail(place: LocalAgents, row: AgentRow) -> AgentDetail:
-    return detail_of(place.kernel, await place.agents.loaded(row))
 
 
 def _print_agent(agent: AgentDetail, *, as_json: bool) -> Exit:

@@ -11,17 +11,17 @@ import typer
 
 from capset.errors import DefinitionError
 from capset.wire.agent_servers import AgentServerState, AgentServerStates, ChangedApprovals, ServerToolShape
-from capset_cli.agents.target import Id, LocalAgents, Org, Writer, asked
+from capset_cli.administration import administer
+from capset_cli.agents.inputs import Id, Org, Writer
 from capset_cli.common.exits import Exit, guarded
 from capset_cli.common.options import AsJson, Db
 from capset_cli.common.output import cell, err, out, print_json, short, table, verbatim
 from capset_cli.common.remote import Url
 from capset_cli.common.texts import one_line
 from capset_connect.offers import described
-from capset_connect.tool_states import server_page, server_states
 
 if TYPE_CHECKING:
-    from capset_server.client import Client
+    from capset_cli.administration import Admin
 
 _PAGE: Final = 200
 _DIGITS: Final = 64
@@ -45,25 +45,15 @@ def tools_command(
     A tool is approved, changed since it was approved, new, or gone. Invisible characters are shown as their numbers.
     """
 
-    async def run_remote(client: Client) -> AgentServerStates:
+    async def look(admin: Admin) -> AgentServerStates:
         if server is None:
-            return await client.agents.servers(id)
-        pages = [await client.agents.server(id, server, limit=_PAGE)]
+            return await admin.agents.servers(id)
+        pages = [await admin.agents.server(id, server, limit=_PAGE)]
         while pages[-1].next is not None:
-            pages.append(await client.agents.server(id, server, limit=_PAGE, cursor=pages[-1].next))
+            pages.append(await admin.agents.server(id, server, limit=_PAGE, cursor=pages[-1].next))
         return _joined(pages)
 
-    async def run_local(place: LocalAgents) -> AgentServerStates:
-        looked_servers = await place.agents.servers.look(await place.agents.stored(place.org, id), server)
-        if server is None:
-            return server_states(looked_servers)
-        (looked_server,) = looked_servers
-        pages = [server_page(looked_server, limit=_PAGE, cursor=None)]
-        while pages[-1].next is not None:
-            pages.append(server_page(looked_server, limit=_PAGE, cursor=pages[-1].next))
-        return _joined(pages)
-
-    states = asked(url, run_remote, run_local, db=db, org=org)
+    states = administer(url, look, db=db, org=org)
     if as_json:
         print_json(states.plain())
         return Exit.DONE
@@ -93,15 +83,9 @@ def approve_command(
 ) -> Exit:
     """Approve tools of one of an agent's own MCP servers as capset agents tools shows them, on record: all or none."""
     hashes = dict(map(_wanted, tools))
-
-    async def run_remote(client: Client) -> ChangedApprovals:
-        return await client.agents.approve_tools(id, server, hashes)
-
-    async def run_local(place: LocalAgents) -> ChangedApprovals:
-        done = await place.agents.approve_tools(place.org, id, server, hashes, by=place.principal)
-        return ChangedApprovals(tools=[approval.name for approval in done])
-
-    changed = asked(url, run_remote, run_local, db=db, org=org, principal=principal)
+    changed = administer(
+        url, lambda admin: admin.agents.approve_tools(id, server, hashes), db=db, org=org, principal=principal
+    )
     return _ended(changed, "is approved", as_json=as_json)
 
 
@@ -117,15 +101,9 @@ def withdraw_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Take approvals of tools of an agent's own MCP servers back, on record. The server is not asked."""
-
-    async def run_remote(client: Client) -> ChangedApprovals:
-        return await client.agents.withdraw_tools(id, server, tools)
-
-    async def run_local(place: LocalAgents) -> ChangedApprovals:
-        row = await place.agents.stored(place.org, id)
-        return ChangedApprovals(tools=await place.agents.servers.withdraw(row, server, tools, place.principal))
-
-    changed = asked(url, run_remote, run_local, db=db, org=org, principal=principal)
+    changed = administer(
+        url, lambda admin: admin.agents.withdraw_tools(id, server, tools), db=db, org=org, principal=principal
+    )
     return _ended(changed, "is no longer approved", as_json=as_json)
 
 

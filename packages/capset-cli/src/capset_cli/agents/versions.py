@@ -11,19 +11,19 @@ import typer
 from pydantic_core import from_json
 
 from capset.errors import DefinitionError
-from capset.wire.agents import AgentDiffShape, PreviewShape, VersionPageShape, VersionShape
+from capset.wire.agents import AgentDiffShape, PreviewShape, VersionShape
 from capset.wire.diffs import ChangeShape
-from capset_cli.agents.target import Id, LocalAgents, Org, asked, read_input
+from capset_cli.administration import administer
+from capset_cli.agents.inputs import Id, Org, read_input
 from capset_cli.common.exits import Exit, ended, guarded
 from capset_cli.common.options import AsJson, Attribute, Db, Env, Grant, Who, read_object
 from capset_cli.common.output import cell, err, out, print_json, short, table, verbatim
 from capset_cli.common.remote import Url
 from capset_cli.compose import tree_of
-from capset_connect.agent_files.wire import diff_of, shown_preview, versions_of
 from capset_connect.plain_files import ENDINGS
 
 if TYPE_CHECKING:
-    from capset_server.client import Client
+    from capset_cli.administration import Admin
 
 _SIGNS: Final = {"added": ("+", "green"), "removed": ("-", "red")}
 
@@ -40,14 +40,7 @@ def versions_command(
 ) -> Exit:
     """List the versions of an agent, newest first: when each was written, and by whom."""
     cursor = None if before is None else str(before)
-
-    async def run_remote(client: Client) -> VersionPageShape:
-        return await client.agents.versions(id, limit=limit, cursor=cursor)
-
-    async def run_local(place: LocalAgents) -> VersionPageShape:
-        return await versions_of(place.kernel, place.agents, place.org, id, limit=limit, cursor=cursor)
-
-    page = asked(url, run_remote, run_local, db=db, org=org)
+    page = administer(url, lambda admin: admin.agents.versions(id, limit=limit, cursor=cursor), db=db, org=org)
     if as_json:
         print_json(page.plain())
         return Exit.DONE
@@ -76,17 +69,15 @@ def diff_command(
     as_json: AsJson = False,
 ) -> Exit:
     """Compare two versions of an agent: what was written otherwise, and which hashes and tools moved by it."""
-
-    async def run_remote(client: Client) -> AgentDiffShape:
-        return await client.agents.diff(id, before, after)
-
-    async def run_local(place: LocalAgents) -> AgentDiffShape:
-        return await diff_of(
-            place.kernel, place.agents, id, before, after, author=place.author, principal=place.principal, env=place.env
-        )
-
-    diff = asked(
-        url, run_remote, run_local, db=db, org=org, principal=principal, grant=grant, attribute=attribute, env=env
+    diff = administer(
+        url,
+        lambda admin: admin.agents.diff(id, before, after),
+        db=db,
+        org=org,
+        principal=principal,
+        grant=grant,
+        attribute=attribute,
+        env=env,
     )
     with ended():
         if as_json:
@@ -122,25 +113,14 @@ def preview_command(
         raise DefinitionError("a patch is of a stored agent; a file is shown as it is", hint="change the file")
     change: dict[str, Any] = {} if patch is None else from_json(read_object("PATCH", patch))
 
-    async def run_remote(client: Client) -> PreviewShape:
-        return await (
-            client.agents.preview_change(agent, change) if agent_input is None else client.agents.preview(agent_input)
-        )
+    async def preview_agent(admin: Admin) -> PreviewShape:
+        if agent_input is None:
+            return await admin.agents.preview_change(agent, change)
+        return await admin.agents.preview(agent_input)
 
-    async def run_local(place: LocalAgents) -> PreviewShape:
-        agents, org = place.agents, place.org
-        preview = await (
-            agents.preview_change(org, agent, change) if agent_input is None else agents.preview(agent_input, org=org)
-        )
-        agent_id = agent if agent_input is None else None
-        return await shown_preview(
-            place.kernel, preview, author=place.author, principal=place.principal, env=place.env, id=agent_id
-        )
-
-    preview_shape = asked(
+    preview = administer(
         url,
-        run_remote,
-        run_local,
+        preview_agent,
         db=db,
         org=org,
         stored=agent_input is None,
@@ -151,10 +131,10 @@ def preview_command(
     )
     with ended():
         if as_json:
-            print_json(preview_shape.plain())
+            print_json(preview.plain())
         else:
-            _show_preview(preview_shape)
-    return Exit.DONE if preview_shape.valid else Exit.BAD_INPUT
+            _show_preview(preview)
+    return Exit.DONE if preview.valid else Exit.BAD_INPUT
 
 
 def _row(version: VersionShape) -> list[str]:

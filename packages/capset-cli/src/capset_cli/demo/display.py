@@ -12,7 +12,7 @@ from rich.console import Console
 from capset.definitions.calls.records import Record
 from capset.kernel.call.session import Session
 from capset.kernel.results import Result
-from capset.stores.base import AuditPage
+from capset.stores.base import Page
 from capset.wire.operations import DoorShape
 from capset_cli.common.output import cell, short, table, verbatim
 
@@ -41,7 +41,7 @@ def show_call(
     console.print(line, no_wrap=True, overflow="ellipsis", soft_wrap=False)
 
 
-def show_records(console: Console, page: AuditPage) -> None:
+def show_records(console: Console, page: Page[Record, int]) -> None:
     """Show the records, in the order they were written."""
     columns = ("SEQ", "PRINCIPAL", "TOOL", "DECISION", "OUTCOME", "ms", "RUNTIME", "HASH")
     console.print(table(*columns, rows=map(_row, reversed(page.items)), folds=("TOOL",)))

@@ -80,7 +80,7 @@ async def page_of(
     selected = first[:limit]
     remaining = limit - len(selected)
     # The store is queried even with no slots left: it knows the total, and whether there is a next page.
-    query = AgentQuery(org, status, name, remaining or 1, cursor, capabilities=capabilities, has_servers=has_servers)
+    query = AgentQuery(org, status, name, capabilities, has_servers, limit=remaining or 1, before=cursor)
     total = 0
     pins: dict[str, tuple[ToolPin, ...]] = {}
 
@@ -112,7 +112,7 @@ async def versions_of(
     if loaded.row is None:
         only = defined_version_shape(kernel.compose(loaded.agent))
         return VersionPageShape(items=[only] if before is None or before > 1 else [])
-    query = VersionQuery(org, id, limit, before)
+    query = VersionQuery(org, id, limit=limit, before=before)
     items, following = await read_page(kernel.store.agents.versions, query, version_shape, attrgetter("version"))
     return VersionPageShape(items=items, next=None if following is None else str(following))
 

@@ -29,7 +29,7 @@ def query_of(caller: Caller, *, org: str | None, principal: str | None, limit: i
     """
     own_org = caller.principal.org
     check_org(caller, org)
-    return KeyQuery(org if own_org is None else own_org, principal, limit, before)
+    return KeyQuery(org if own_org is None else own_org, principal, limit=limit, before=before)
 
 
 def check_org(caller: Caller, org: str | None) -> None:

@@ -15,6 +15,7 @@ from capset.errors import DefinitionError, Field, PermissionDenied
 from capset.kernel.kernel import Kernel
 from capset.stores.base import KeyRow
 from capset.stores.rows import row_digest
+from capset.wire.operations import KeyInput
 
 Scope = Literal[
     "capset:read",
@@ -112,6 +113,18 @@ async def create_key(
     }
     await kernel.store.keys.create(row, act=kernel.act("key.create", about, by=by, org=row.org))
     return row, key
+
+
+def key_principal(key: KeyInput) -> Principal:
+    """Return the principal that a key is to be made for. Raises ``DefinitionError`` for an impossible one."""
+    return Principal(
+        key.principal,
+        permissions=key.permissions,
+        kind=key.kind,
+        org=key.org,
+        attributes=key.attributes,
+        allowance=key.allowance and key.allowance.allowance(),
+    )
 
 
 async def revoke_key(kernel: Kernel, id: str, *, by: Principal | None = None) -> KeyRow | None:

@@ -238,7 +238,7 @@ def if_match(version: int | None) -> dict[str, str]:
     return {} if version is None else {"If-Match": f'"{version}"'}
 
 
-class Page(Protocol[T_co]):
+class ListPage(Protocol[T_co]):
     """Some items, and the cursor of the next page, if there is one."""
 
     @property
@@ -252,7 +252,7 @@ class Page(Protocol[T_co]):
         ...
 
 
-async def every(page: Callable[[str | None], Awaitable[Page[T]]]) -> AsyncGenerator[T]:
+async def every(page: Callable[[str | None], Awaitable[ListPage[T]]]) -> AsyncGenerator[T]:
     """Yield the items of all pages; ``page`` requests the one at a cursor, each only when it is needed."""
     cursor: str | None = None
     while True:

@@ -60,7 +60,7 @@ Given = Annotated[dict[str, Any], Body()]
 async def list_models(service: Served, caller: Calls) -> JSONResponse:
     """List the agents that take sessions, as models."""
     models = [_model(agent.name, 0) for agent in service.agents.defined]
-    query = AgentQuery(caller.principal.org, "active", None, _PAGE, None, PAGE_BYTES)
+    query = AgentQuery(caller.principal.org, "active", limit=_PAGE, max_bytes=PAGE_BYTES)
     while True:
         page = await service.kernel.store.agents.list(query)
         models += [_model(row.id, _seconds(row.created_at)) for row in page.items]

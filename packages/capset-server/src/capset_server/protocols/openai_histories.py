@@ -38,9 +38,7 @@ async def find_conversation(
     else:
         principal = caller.principal
         loaded = await service.agents.active(principal.org, agent_id)
-        query = SessionQuery(
-            principal.org, principal.id, principal.kind, loaded.id, MOST, on_behalf_of=principal.on_behalf_of
-        )
+        query = SessionQuery(principal.org, principal.id, principal.kind, loaded.id, principal.on_behalf_of, limit=MOST)
         rows = (await service.kernel.store.sessions.list(query)).items
     latest = await service.kernel.store.events.latest([row.id for row in rows])
     for row in rows:

@@ -127,7 +127,9 @@ async def _keys_of(
     now, remaining = service.kernel.now(), KEYS_READ
     before: str | None = None
     while remaining > 0:
-        page = await service.kernel.store.keys.page(KeyQuery(org or "", only, min(remaining, _PAGE), before))
+        page = await service.kernel.store.keys.page(
+            KeyQuery(org or "", only, limit=min(remaining, _PAGE), before=before)
+        )
         for row in page.items:
             rows = keys_by_principal.setdefault((row.principal, row.principal_kind), [])
             if is_valid(row, now):

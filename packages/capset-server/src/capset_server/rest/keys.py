@@ -9,14 +9,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from capset.definitions.governance.limits import window_seconds
-from capset.definitions.principals import Principal
 from capset.errors import CapsetError, Conflict, StoreError
 from capset.stores.base import KeyRow
 from capset.wire.operations import KeyInput, KeyPageShape, KeyShape, NewKeyShape, key_shape, new_key_shape
 from capset.wire.pages import read_page
 from capset_server.auth.callers import Caller
 from capset_server.auth.issuance import issue_key, query_of, revoke_visible_key, visible_key
-from capset_server.auth.keys import DEFAULT_SCOPES
+from capset_server.auth.keys import DEFAULT_SCOPES, key_principal
 from capset_server.http.idempotency import Idempotency
 from capset_server.rest.calls import IdempotencyKey
 from capset_server.rest.routing import Administers, Id, Known, Paged, Served, StrictRoute, problems
@@ -83,18 +82,10 @@ async def create_key(
 
 
 async def _issue(service: Service, caller: Caller, body: KeyInput) -> tuple[KeyRow, str]:
-    principal = Principal(
-        body.principal,
-        permissions=body.permissions,
-        kind=body.kind,
-        org=body.org,
-        attributes=body.attributes,
-        allowance=body.allowance and body.allowance.allowance(),
-    )
     lifetime = timedelta(seconds=window_seconds(body.expires))
     scopes = DEFAULT_SCOPES if body.scopes is None else body.scopes
     return await issue_key(
-        service.kernel, caller, body.name, principal, scopes=scopes, lifetime=lifetime, agent=body.agent
+        service.kernel, caller, body.name, key_principal(body), scopes=scopes, lifetime=lifetime, agent=body.agent
     )
 
 

@@ -13,7 +13,7 @@ from capset.errors import NotFound, PermissionDenied
 from capset.evaluation.compare.comparison import diff_sides
 from capset.evaluation.compare.differences import Diff
 from capset.evaluation.compare.sides import stored_side
-from capset.stores.base import EnvelopeRow, LinkPage, LinkQuery, LinkRow, TransitionRow
+from capset.stores.base import EnvelopeRow, LinkQuery, LinkRow, Page, TransitionRow
 from capset_server.auth.callers import Caller
 from capset_server.service import Service
 
@@ -26,7 +26,7 @@ async def link(service: Service, caller: Caller, id: str) -> LinkRow:
     return row
 
 
-async def links(service: Service, caller: Caller, query: LinkQuery) -> LinkPage:
+async def links(service: Service, caller: Caller, query: LinkQuery) -> Page[LinkRow]:
     """Return links of the caller's organisation, newest first.
 
     Without the scope ``capset:audit``, the query must name one of the caller's own sessions: raises

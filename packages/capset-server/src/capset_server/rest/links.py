@@ -94,7 +94,8 @@ async def record_link(
 @router.get("", responses=problems(404, 422), operation_id="list_links")
 async def list_links(service: Served, caller: Looks, params: Annotated[LinkFilter, Query()]) -> LinkPageShape:
     """List links, newest first. Without the scope ``capset:audit``, ``session_id`` names a session of the caller's."""
-    query = LinkQuery(caller.principal.org, params.agent_id, params.session_id, params.limit, params.cursor)
+    org = caller.principal.org
+    query = LinkQuery(org, params.agent_id, params.session_id, limit=params.limit, before=params.cursor)
     items, following = await read_page(partial(lineage.links, service, caller), query, link_shape, attrgetter("id"))
     return LinkPageShape(items=items, next=following)
 

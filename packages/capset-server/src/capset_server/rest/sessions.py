@@ -52,9 +52,9 @@ async def list_sessions(service: Served, caller: Calls, params: Annotated[Sessio
         principal.id,
         principal.kind,
         params.agent_id,
-        params.limit,
-        params.cursor,
-        on_behalf_of=principal.on_behalf_of,
+        principal.on_behalf_of,
+        limit=params.limit,
+        before=params.cursor,
     )
     return await session_page_shape(service.kernel.store.sessions, query)
 

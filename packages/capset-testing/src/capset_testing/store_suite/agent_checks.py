@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from capset.errors import StoreError
-from capset.stores.base import AGENT_FIELDS, AgentField, AgentQuery, AgentRow, CapabilityRow, VersionPage, VersionQuery
+from capset.stores.base import AGENT_FIELDS, AgentField, AgentQuery, AgentRow, CapabilityRow, Page, VersionQuery
 from capset_testing.store_suite.support import LATER, NOW, Make, expect, expect_error, opened
 
 _AGENT: Final = AgentRow(
@@ -198,16 +198,16 @@ async def versions_are_listed_newest_first(make: Make) -> None:
             await store.agents.replace(rows[-1])
         await store.agents.create(replace(_FIRST, id="id-1"))
         page = await store.agents.versions(VersionQuery("acme", "id-0", limit=2))
-        expect(page, VersionPage((rows[4], rows[3]), 4), "the first page")
+        expect(page, Page((rows[4], rows[3]), 4), "the first page")
         page = await store.agents.versions(VersionQuery("acme", "id-0", limit=2, before=page.next))
-        expect(page, VersionPage((rows[2], rows[1]), 2), "the second page")
+        expect(page, Page((rows[2], rows[1]), 2), "the second page")
         page = await store.agents.versions(VersionQuery("acme", "id-0", limit=2, before=page.next))
-        expect(page, VersionPage((rows[0],), None), "the last page")
+        expect(page, Page((rows[0],), None), "the last page")
         full_page = await store.agents.versions(VersionQuery("acme", "id-0", limit=5))
-        expect(full_page, VersionPage(tuple(rows[::-1]), None), "a page that is just full")
+        expect(full_page, Page(tuple(rows[::-1]), None), "a page that is just full")
         for org, agent_id in ((None, "id-0"), ("other", "id-0"), ("acme", "id-2")):
             versions = await store.agents.versions(VersionQuery(org, agent_id))
-            expect(versions, VersionPage((), None), f"the versions of {agent_id} for {org}")
+            expect(versions, Page((), None), f"the versions of {agent_id} for {org}")
 
 
 async def a_version_is_written_once(make: Make) -> None:

@@ -9,11 +9,11 @@ from typing import Final
 from capset.errors import StoreError
 from capset.stores.base import (
     AgentRow,
-    KeyPage,
     KeyQuery,
     KeyRow,
     KnownOrg,
     KnownPrincipal,
+    Page,
     ReplyRow,
     SessionRow,
     SigningKey,
@@ -101,7 +101,7 @@ async def keys_are_paged_by_org(make: Make) -> None:
         expect(await ids(KeyQuery("acme", principal="user-1")), ["id-5", "id-3"], "keys of a principal of an org")
         first = await store.keys.page(KeyQuery("acme", limit=2))
         expect((first.items, first.next), ((rows[5], rows[3]), "id-3"), "the first page")
-        expect(await store.keys.page(KeyQuery("acme", before="id-3")), KeyPage((rows[0],), None), "the last page")
+        expect(await store.keys.page(KeyQuery("acme", before="id-3")), Page((rows[0],), None), "the last page")
         expect(await ids(KeyQuery(None, max_bytes=1)), ["id-5"], "a page that ends by its size")
         expect(await store.keys.get("id-2"), rows[2], "a key by its id")
         expect(await store.keys.get("id-9"), None, "a key that no one made")

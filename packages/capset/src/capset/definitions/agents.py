@@ -6,19 +6,15 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from pydantic import BaseModel
+from typing_extensions import Unpack
 
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.capabilities import Capability
 from capset.definitions.governance.allowances import Allowance
-from capset.definitions.governance.hooks import Hooks
-from capset.definitions.governance.policies import Policy
-from capset.definitions.model_context import ContextDeclaration
 from capset.definitions.names import AGENT, checked, checked_text, copied, text_keyed
-from capset.definitions.parts import make_part
+from capset.definitions.parts import ModelOptions, make_part
 from capset.definitions.references import CapabilityRef, DynamicUses, checked_uses
-from capset.definitions.resources import AnyResource, Documents, Scope
-from capset.definitions.tools.toolkits import Member
+from capset.definitions.tools.options import refuse_unknown
 from capset.errors import DefinitionError
 
 MAX_MODEL: Final = 200
@@ -44,25 +40,16 @@ class Agent(Block):
         name: str,
         *,
         system_prompt: str = "",
-        instructions: Iterable[str] | None = None,
         uses: Iterable[Capability[Any, Any] | CapabilityRef[Any, Any] | DynamicUses] | DynamicUses = (),
         description: str = "",
-        context: Iterable[ContextDeclaration] | None = None,
-        tools: Iterable[Member] | None = None,
-        policies: Iterable[Policy] | None = None,
-        resources: Iterable[AnyResource | Documents] | None = None,
-        state: Mapping[Scope, type[BaseModel]] | None = None,
-        targets: Mapping[str, type[BaseModel]] | None = None,
-        files: Mapping[str, str | bytes] | None = None,
-        model_settings: Mapping[str, Any] | None = None,
-        hooks: Hooks | None = None,
         static_context: Mapping[str, Any] | None = None,
         model: str | None = None,
         allowance: Allowance | None = None,
+        **options: Unpack[ModelOptions],
     ) -> None:
         """Check and freeze every argument. Raises ``DefinitionError``, naming the agent.
 
-        The agent's own parts are declared as on a ``Capability``; its ``policies`` apply to every tool that it has.
+        The agent's own ``options`` are those of a ``Capability``; its ``policies`` apply to every tool that it has.
         ``static_context``, values of the host's own by name, copied deep, is where a session host starts to merge the
         context of a turn; it is never hashed, and no model sees it. ``model`` names the model that the runner of its
         turns should use, in that runner's own terms, 1–200 characters; it is not hashed either. ``allowance`` limits
@@ -70,25 +57,13 @@ class Agent(Block):
         allowance.
         """
         owner = f"agent {name!r}"
-        part = make_part(
-            owner,
-            instructions=instructions,
-            context=context,
-            tools=tools,
-            policies=policies,
-            resources=resources,
-            state=state,
-            targets=targets,
-            files=files,
-            model_settings=model_settings,
-            hooks=hooks,
-        )
+        refuse_unknown(Agent.__init__, options, ModelOptions)
         super().__init__(
             checked("an agent's name", name, AGENT),
             system_prompt=checked_text(f"{owner}: system_prompt", system_prompt),
             uses=checked_uses(owner, uses),
             description=checked_text(f"{owner}: description", description),
-            part=part,
+            part=make_part(owner, **options),
         )
         entries = text_keyed(f"{owner}: static_context", {} if static_context is None else static_context)
         self.static_context = MappingProxyType(

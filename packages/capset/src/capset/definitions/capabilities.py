@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
-from typing_extensions import TypeVar
+from typing_extensions import TypeVar, Unpack
 
 from capset.definitions.callables import is_async
-from capset.definitions.governance.hooks import Hooks
 from capset.definitions.governance.limits import Limit, checked_limits
-from capset.definitions.governance.policies import Policy
 from capset.definitions.identity import Definition
-from capset.definitions.model_context import ContextDeclaration
 from capset.definitions.names import (
     CAPABILITY,
     PRESET,
@@ -30,13 +27,12 @@ from capset.definitions.names import (
     sealed,
     with_tool_names,
 )
-from capset.definitions.parts import Part, Preset, make_part
+from capset.definitions.parts import Part, PartOptions, Preset, make_part
 from capset.definitions.references import AnyRef, CapabilityRef, DynamicUses, checked_uses
-from capset.definitions.resources import AnyResource, Documents, Scope
+from capset.definitions.resources import Documents
 from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.mcp_offers import McpOffer, checked_offers
-from capset.definitions.tools.options import Limits
-from capset.definitions.tools.toolkits import Member
+from capset.definitions.tools.options import Limits, refuse_unknown
 from capset.errors import DefinitionError, unknown
 from capset.schemas.schema import Schema, schema_of
 
@@ -127,17 +123,6 @@ class Capability(Definition, Generic[H, C]):
         version: str | None = None,
         aliases: Iterable[str] = (),
         uses: Iterable[Capability[Any, Any] | CapabilityRef[Any, Any] | DynamicUses] | DynamicUses = (),
-        instructions: Iterable[str] | None = None,
-        context: Iterable[ContextDeclaration] | None = None,
-        tools: Iterable[Member] | None = None,
-        policies: Iterable[Policy] | None = None,
-        resources: Iterable[AnyResource | Documents] | None = None,
-        state: Mapping[Scope, type[BaseModel]] | None = None,
-        sequencer_state: type[BaseModel] | None = None,
-        targets: Mapping[str, type[BaseModel]] | None = None,
-        files: Mapping[str, str | bytes] | None = None,
-        model_settings: Mapping[str, Any] | None = None,
-        hooks: Hooks | None = None,
         presets: Mapping[str, Preset] | None = None,
         default: Iterable[str] | None = None,
         helpers: Callable[[Context], H] | None = None,
@@ -147,19 +132,12 @@ class Capability(Definition, Generic[H, C]):
         mcp: Iterable[McpOffer] = (),
         limits: Limits = (),
         readiness: Callable[[], Mapping[str, str]] | None = None,
+        **options: Unpack[PartOptions],
     ) -> None:
         """Check and freeze every argument. Raises ``DefinitionError``, naming the capability and the field.
 
         Args:
             uses: the capabilities that it needs, or functions that decide.
-            instructions: text about it for the model.
-            context: shown to the model before every step: texts, mappings whose keys become tags, functions.
-            policies: policies that apply to every tool it brings.
-            state: one pydantic model per scope, whose fields are joined with those of others.
-            targets: the state of other blocks that it works on, by their names.
-            files: read-only files in the session, by path.
-            model_settings: settings for the model wherever this capability is used.
-            hooks: notified of its policies and of the calls of its tools; never hashed.
             presets: the parts that can be switched on and off, in the order in which they apply.
             default: the presets that are on unless a reference says otherwise; all of them if left out.
             helpers: makes the result of ``ctx.use(capability)``: code, not tools, and not governed.
@@ -170,26 +148,15 @@ class Capability(Definition, Generic[H, C]):
             limits: how often all its tools together may be called, beside the limits of each.
             readiness: returns what it works with on this machine, by name, for operators; it may take a second, is
                 called in a thread, and is never hashed.
+            options: its own part, regardless of presets: see ``PartOptions``.
         """
         owner = f"capability {name!r}"
         checked("a capability's name", name, CAPABILITY)
         for label, value, allowed in (("status", status, get_args(Status)), ("risk", risk, get_args(Risk))):
             if value not in allowed:
                 raise DefinitionError(f"{owner}: {label} must be one of {allowed}; got {value!r}")
-        part = make_part(
-            owner,
-            instructions=instructions,
-            context=context,
-            tools=tools,
-            policies=policies,
-            resources=resources,
-            state=state,
-            sequencer_state=sequencer_state,
-            targets=targets,
-            files=files,
-            model_settings=model_settings,
-            hooks=hooks,
-        )
+        refuse_unknown(Capability.__init__, options, PartOptions)
+        part = make_part(owner, **options)
         named = _presets(owner, {} if presets is None else presets)
         on = _default(owner, named, default)
         if part.policies and not any(

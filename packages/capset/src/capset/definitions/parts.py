@@ -6,9 +6,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from pydantic import BaseModel
+from typing_extensions import Unpack
 
 from capset.definitions.calls.files import normalise_path, parents_of
 from capset.definitions.governance.hooks import Hooks, checked_hooks
@@ -26,6 +27,7 @@ from capset.definitions.resources import (
     distinct_resources,
 )
 from capset.definitions.tools.definition import AnyTool
+from capset.definitions.tools.options import refuse_unknown
 from capset.definitions.tools.toolkits import Member, checked_members, distinct_tools, policies_in
 from capset.errors import DefinitionError, FileError
 
@@ -59,42 +61,66 @@ class Part(Definition):
         return tuple(dict.fromkeys((*self.policies, *policies_in(self.members))))
 
 
-def make_part(
-    owner: str,
-    *,
-    instructions: Iterable[str] | None = None,
-    context: Iterable[ContextDeclaration] | None = None,
-    tools: Iterable[Member] | None = None,
-    policies: Iterable[Policy] | None = None,
-    resources: Iterable[AnyResource | Documents] | None = None,
-    state: Mapping[Scope, type[BaseModel]] | None = None,
-    sequencer_state: type[BaseModel] | None = None,
-    targets: Mapping[str, type[BaseModel]] | None = None,
-    files: Mapping[str, str | bytes] | None = None,
-    model_settings: Mapping[str, Any] | None = None,
-    hooks: Hooks | None = None,
-) -> Part:
+class StepOptions(TypedDict, total=False):
+    """The surfaces of every block. ``None`` is the same as leaving one out."""
+
+    resources: Iterable[AnyResource | Documents] | None
+    """Declarations of data that its tools and functions read and write."""
+    state: Mapping[Scope, type[BaseModel]] | None
+    """One pydantic model per scope, whose fields are joined with those of others."""
+    targets: Mapping[str, type[BaseModel]] | None
+    """The state of other blocks that it works on, by their names."""
+    files: Mapping[str, str | bytes] | None
+    """Read-only files in the session, by path."""
+
+
+class ModelOptions(StepOptions, total=False):
+    """The surfaces of a block whose work a model does."""
+
+    instructions: Iterable[str] | None
+    """Text about it for the model."""
+    context: Iterable[ContextDeclaration] | None
+    """Shown to the model before every step: texts, mappings whose keys become tags, functions."""
+    tools: Iterable[Member] | None
+    """Tools and toolkits."""
+    policies: Iterable[Policy] | None
+    """Policies that apply to every tool it brings."""
+    model_settings: Mapping[str, Any] | None  # any JSON
+    """Settings for the model wherever it is used."""
+    hooks: Hooks | None
+    """Notified of its policies and of the calls of its tools; never hashed."""
+
+
+class PartOptions(ModelOptions, total=False):
+    """Every surface: what a capability or a preset can contribute."""
+
+    sequencer_state: type[BaseModel] | None
+    """State that lives for one run of a sequencer."""
+
+
+def make_part(owner: str, **options: Unpack[PartOptions]) -> Part:
     """Check and freeze every surface. Raises ``DefinitionError``, starting with ``owner``."""
-    declared = {name for name, value in locals().items() if name != "owner" and value is not None}
-    texts = checked_texts(f"{owner}: instructions", () if instructions is None else instructions)
+    declared: Mapping[str, Any] = {name: value for name, value in options.items() if value is not None}
+    texts = checked_texts(f"{owner}: instructions", declared.get("instructions", ()))
     if any(_CLOSING.search(text) for text in texts):
         raise DefinitionError(f"{owner}: instructions must not close the <capability> block that holds them")
-    members = checked_members(owner, () if tools is None else tools)
+    members = checked_members(owner, declared.get("tools", ()))
+    sequencer_state = declared.get("sequencer_state")
     return Part(
         instructions=texts,
-        context=checked_context(owner, () if context is None else context),
+        context=checked_context(owner, declared.get("context", ())),
         members=members,
         tools=distinct_tools(owner, members),
-        policies=distinct_policies(owner, () if policies is None else policies),
-        resources=distinct_resources(owner, () if resources is None else resources),
-        state=checked_state(owner, {} if state is None else state),
+        policies=distinct_policies(owner, declared.get("policies", ())),
+        resources=distinct_resources(owner, declared.get("resources", ())),
+        state=checked_state(owner, declared.get("state", {})),
         sequencer_state=None
         if sequencer_state is None
         else checked_model(f"{owner}: sequencer_state", sequencer_state),
-        targets=_targets(owner, {} if targets is None else targets),
-        files=_files(owner, {} if files is None else files),
-        model_settings=_settings(owner, {} if model_settings is None else model_settings),
-        hooks=checked_hooks(owner, hooks),
+        targets=_targets(owner, declared.get("targets", {})),
+        files=_files(owner, declared.get("files", {})),
+        model_settings=_settings(owner, declared.get("model_settings", {})),
+        hooks=checked_hooks(owner, declared.get("hooks")),
         declared=frozenset(declared),
     )
 
@@ -151,40 +177,14 @@ def _settings(owner: str, settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True, init=False)
 class Preset(Definition):
-    """The part of a capability that applies only while this preset is on; see ``Capability`` for each surface."""
+    """The part of a capability that applies only while this preset is on; ``PartOptions`` describes each surface."""
 
     part: Part
 
-    def __init__(
-        self,
-        *,
-        instructions: Iterable[str] | None = None,
-        context: Iterable[ContextDeclaration] | None = None,
-        tools: Iterable[Member] | None = None,
-        policies: Iterable[Policy] | None = None,
-        resources: Iterable[AnyResource | Documents] | None = None,
-        state: Mapping[Scope, type[BaseModel]] | None = None,
-        sequencer_state: type[BaseModel] | None = None,
-        targets: Mapping[str, type[BaseModel]] | None = None,
-        files: Mapping[str, str | bytes] | None = None,
-        model_settings: Mapping[str, Any] | None = None,
-        hooks: Hooks | None = None,
-    ) -> None:
+    def __init__(self, **options: Unpack[PartOptions]) -> None:
         """Check and freeze every argument. Raises ``DefinitionError``."""
-        part = make_part(
-            "a preset",
-            instructions=instructions,
-            context=context,
-            tools=tools,
-            policies=policies,
-            resources=resources,
-            state=state,
-            sequencer_state=sequencer_state,
-            targets=targets,
-            files=files,
-            model_settings=model_settings,
-            hooks=hooks,
-        )
+        refuse_unknown(Preset.__init__, options, PartOptions)
+        part = make_part("a preset", **options)
         if part.policies and not part.members:
             raise DefinitionError(
                 "a preset: policies gate the tools that it brings, and it brings none",

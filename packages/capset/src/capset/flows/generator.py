@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-from pydantic import BaseModel
-from typing_extensions import TypeForm
+from typing_extensions import TypeForm, Unpack
 
 from capset.composition.merge import check_block
 from capset.definitions.blocks import Block, BlockKind, Running
-from capset.definitions.governance.hooks import Hooks
-from capset.definitions.governance.policies import Policy
-from capset.definitions.model_context import ContextDeclaration
 from capset.definitions.names import checked_text
-from capset.definitions.parts import make_part
+from capset.definitions.parts import ModelOptions, make_part
 from capset.definitions.references import checked_uses
-from capset.definitions.resources import AnyResource, Documents, Scope
-from capset.definitions.tools.toolkits import Member
+from capset.definitions.tools.options import refuse_unknown
 from capset.flows.checks import checked_name, give, input_schema, output_schema, take
 from capset.flows.handler import Uses
 from capset.schemas.schema import schema_of
@@ -40,46 +34,26 @@ class Generator(Block):
         name: str,
         *,
         system_prompt: str = "",
-        instructions: Iterable[str] | None = None,
         uses: Uses = (),
-        tools: Iterable[Member] | None = None,
-        context: Iterable[ContextDeclaration] | None = None,
-        policies: Iterable[Policy] | None = None,
         input: TypeForm[Any] | None = None,
         output: TypeForm[Any] | None = None,
-        model_settings: Mapping[str, Any] | None = None,
-        hooks: Hooks | None = None,
-        resources: Iterable[AnyResource | Documents] | None = None,
-        state: Mapping[Scope, type[BaseModel]] | None = None,
-        targets: Mapping[str, type[BaseModel]] | None = None,
-        files: Mapping[str, str | bytes] | None = None,
         description: str = "",
+        **options: Unpack[ModelOptions],
     ) -> None:
-        """Check and freeze every argument. Its own parts are declared as on a ``Capability``.
+        """Check and freeze every argument. Its own ``options`` are those of a ``Capability``.
 
         ``input`` is the type of its input, anything if left out; ``output`` the type that the model must return, text
         if left out. Raises ``DefinitionError``, naming the generator; ``KindError`` as every block does.
         """
         owner = f"generator {checked_name('generator', name)!r}"
+        refuse_unknown(Generator.__init__, options, ModelOptions)
         self._asks_for_text = output is None
         super().__init__(
             name,
             system_prompt=checked_text(f"{owner}: system_prompt", system_prompt),
             description=checked_text(f"{owner}: description", description),
             uses=checked_uses(owner, uses),
-            part=make_part(
-                owner,
-                instructions=instructions,
-                context=context,
-                tools=tools,
-                policies=policies,
-                resources=resources,
-                state=state,
-                targets=targets,
-                files=files,
-                model_settings=model_settings,
-                hooks=hooks,
-            ),
+            part=make_part(owner, **options),
             input=input_schema(owner, input),
             output=output_schema(owner, output) or _TEXT,
         )

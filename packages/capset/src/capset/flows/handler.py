@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, cast
 
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from typing_extensions import Unpack
 
 from capset.composition.merge import check_block
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.capabilities import Capability
 from capset.definitions.names import checked_text
-from capset.definitions.parts import make_part
+from capset.definitions.parts import StepOptions, make_part
 from capset.definitions.references import CapabilityRef, DynamicUses, checked_uses
-from capset.definitions.resources import AnyResource, Documents, Scope
 from capset.definitions.tools.handlers import Signature, read_docstring, read_signature
+from capset.definitions.tools.options import refuse_unknown
 from capset.errors import DefinitionError
 from capset.flows.checks import checked_name, give, input_schema, output_schema, take
 from capset.schemas.schema import Schema
@@ -43,11 +43,8 @@ class Handler(Block):
         function: Callable[..., Any],
         *,
         uses: Uses = (),
-        resources: Iterable[AnyResource | Documents] | None = None,
-        state: Mapping[Scope, type[BaseModel]] | None = None,
-        targets: Mapping[str, type[BaseModel]] | None = None,
-        files: Mapping[str, str | bytes] | None = None,
         description: str | None = None,
+        **options: Unpack[StepOptions],
     ) -> None:
         """Read the signature; check and freeze every argument. ``description`` defaults to the docstring's.
 
@@ -55,13 +52,14 @@ class Handler(Block):
         parts that a handler cannot have.
         """
         owner = f"handler {checked_name('handler', name)!r}"
+        refuse_unknown(Handler.__init__, options, StepOptions)
         self._signature = _signature(owner, function)
         self.function = function
         super().__init__(
             name,
             description=_description(owner, function, description),
             uses=checked_uses(owner, uses),
-            part=make_part(owner, resources=resources, state=state, targets=targets, files=files),
+            part=make_part(owner, **options),
             input=_input(owner, self._signature),
             output=output_schema(owner, self._signature.returns),
         )
@@ -79,11 +77,8 @@ def handler(
     *,
     name: str | None = None,
     uses: Uses = (),
-    resources: Iterable[AnyResource | Documents] | None = None,
-    state: Mapping[Scope, type[BaseModel]] | None = None,
-    targets: Mapping[str, type[BaseModel]] | None = None,
-    files: Mapping[str, str | bytes] | None = None,
     description: str | None = None,
+    **options: Unpack[StepOptions],
 ) -> Callable[[Callable[..., Any]], Handler]:
     """Make a ``Handler`` from a function, with its name: ``@handler()``, or ``@handler(uses=[memory])``."""
 
@@ -92,11 +87,8 @@ def handler(
             cast("str", getattr(function, "__name__", None) if name is None else name),  # checked there
             function,
             uses=uses,
-            resources=resources,
-            state=state,
-            targets=targets,
-            files=files,
             description=description,
+            **options,
         )
 
     return build

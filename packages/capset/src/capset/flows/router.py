@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, cast
 
-from pydantic import BaseModel
-from typing_extensions import TypeForm
+from typing_extensions import TypeForm, Unpack
 
 from capset.composition.merge import check_block
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.calls.contexts import Context
 from capset.definitions.names import ROUTE, checked, checked_text
-from capset.definitions.parts import make_part
+from capset.definitions.parts import StepOptions, make_part
 from capset.definitions.references import checked_uses
-from capset.definitions.resources import AnyResource, Documents, Scope
+from capset.definitions.tools.options import refuse_unknown
 from capset.errors import DefinitionError, InternalError, unknown
 from capset.flows.branches import checked_decider, decided, either
 from capset.flows.checks import checked_block, checked_name, distinct_children, input_schema, take
@@ -46,17 +45,15 @@ class Router(Block):
         routes: Mapping[str, Block],
         input: TypeForm[Any] | None = None,
         uses: Uses = (),
-        resources: Iterable[AnyResource | Documents] | None = None,
-        state: Mapping[Scope, type[BaseModel]] | None = None,
-        targets: Mapping[str, type[BaseModel]] | None = None,
-        files: Mapping[str, str | bytes] | None = None,
         description: str = "",
+        **options: Unpack[StepOptions],
     ) -> None:
         """Check and freeze every argument. ``input`` is the type of its input, anything if left out.
 
         Raises ``DefinitionError``, naming the router; ``KindError`` for a capability with parts that it cannot have.
         """
         owner = f"router {checked_name('router', name)!r}"
+        refuse_unknown(Router.__init__, options, StepOptions)
         self._takes = checked_decider(f"{owner}: choose", choose, "(input, context)")
         self.choose = choose
         self.routes = _routes(owner, routes)
@@ -65,7 +62,7 @@ class Router(Block):
             name,
             description=checked_text(f"{owner}: description", description),
             uses=checked_uses(owner, uses),
-            part=make_part(owner, resources=resources, state=state, targets=targets, files=files),
+            part=make_part(owner, **options),
             children=distinct_children(owner, blocks),
             input=input_schema(owner, input),
             output=either(owner, [block.output for block in blocks]),

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel
-from typing_extensions import TypeForm
+from typing_extensions import TypeForm, Unpack
 
 from capset.composition.merge import check_block
 from capset.definitions.blocks import Block, BlockKind, Running
 from capset.definitions.names import checked_text
-from capset.definitions.parts import make_part
+from capset.definitions.parts import StepOptions, make_part
 from capset.definitions.references import checked_uses
-from capset.definitions.resources import AnyResource, Documents, Scope
+from capset.definitions.tools.options import refuse_unknown
 from capset.errors import DefinitionError
 from capset.flows.branches import by_name, checked_decider, decided, either
 from capset.flows.checks import checked_block, checked_name, distinct_children, give, input_schema, output_schema, take
@@ -52,11 +52,8 @@ class Sequencer(Block):
         output: TypeForm[Any] | None = None,
         sequencer_state: type[BaseModel] | None = None,
         uses: Uses = (),
-        resources: Iterable[AnyResource | Documents] | None = None,
-        state: Mapping[Scope, type[BaseModel]] | None = None,
-        targets: Mapping[str, type[BaseModel]] | None = None,
-        files: Mapping[str, str | bytes] | None = None,
         description: str = "",
+        **options: Unpack[StepOptions],
     ) -> None:
         """Check and freeze every argument. ``input`` and ``output`` default to the types of the steps.
 
@@ -64,6 +61,7 @@ class Sequencer(Block):
         Raises ``DefinitionError``, naming the sequencer; ``KindError`` for a capability with parts that it cannot have.
         """
         owner = f"sequencer {checked_name('sequencer', name)!r}"
+        refuse_unknown(Sequencer.__init__, options, StepOptions)
         self._takes = input_schema(owner, input)
         self._gives = output_schema(owner, output)
         self.steps = ()
@@ -71,9 +69,7 @@ class Sequencer(Block):
             name,
             description=checked_text(f"{owner}: description", description),
             uses=checked_uses(owner, uses),
-            part=make_part(
-                owner, sequencer_state=sequencer_state, resources=resources, state=state, targets=targets, files=files
-            ),
+            part=make_part(owner, sequencer_state=sequencer_state, **options),
             input=self._takes,
             output=self._gives,
         )

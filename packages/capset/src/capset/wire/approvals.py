@@ -19,7 +19,7 @@ from capset.fingerprint.canonical import read
 from capset.kernel.governance.approval_needs import ApprovalNeeds, given_approvals, round_of
 from capset.kernel.governance.file_arguments import files_of
 from capset.kernel.governance.redaction import Redactor, redacted
-from capset.stores.base import ApprovalPage, ApprovalQuery, MessageRow, PendingSummary
+from capset.stores.base import ApprovalQuery, MessageRow, Page, PendingSummary
 from capset.wire.agents import Text
 from capset.wire.fingerprints import CodeShape, code_shape
 from capset.wire.pages import read_page
@@ -246,7 +246,7 @@ def _needs_shape(row: ApprovalRow) -> ApprovalNeedsShape | None:
 
 
 async def approval_page_shape(
-    read: Callable[[ApprovalQuery], Awaitable[ApprovalPage]], query: ApprovalQuery, refusal: Refusal | None = None
+    read: Callable[[ApprovalQuery], Awaitable[Page[ApprovalRow]]], query: ApprovalQuery, refusal: Refusal | None = None
 ) -> ApprovalPageShape:
     """Return the wire shape of a page of requests, with what its caller may do."""
     items, following = await read_page(read, query, lambda row: approval_shape(row, refusal), attrgetter("id"))

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from capset.definitions.governance.approvals import ApprovalRow
 from capset.definitions.governance.channels import EventName
 from capset.kernel.governance.redaction import redacted
-from capset.stores.base import DeliveryPage, DeliveryQuery, DeliveryRow, DeliveryState
+from capset.stores.base import DeliveryQuery, DeliveryRow, DeliveryState, Page
 from capset.wire.approvals import ApprovalShape, approval_shape
 from capset.wire.pages import read_page
 from capset.wire.shapes import Shape
@@ -90,7 +90,7 @@ def delivery_shape(row: DeliveryRow) -> DeliveryShape:
 
 
 async def delivery_page_shape(
-    read: Callable[[DeliveryQuery], Awaitable[DeliveryPage]], query: DeliveryQuery
+    read: Callable[[DeliveryQuery], Awaitable[Page[DeliveryRow]]], query: DeliveryQuery
 ) -> DeliveryPageShape:
     """Return the wire shape of a page of deliveries."""
     items, following = await read_page(read, query, delivery_shape, attrgetter("id"))

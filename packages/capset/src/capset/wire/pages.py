@@ -5,56 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from dataclasses import replace
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic_core import to_json
 
-from capset.stores.base import (
-    AgentQuery,
-    ApprovalQuery,
-    AuditQuery,
-    DeliveryQuery,
-    KeyQuery,
-    LinkQuery,
-    PersonQuery,
-    RunQuery,
-    ScheduleQuery,
-    SessionQuery,
-    VersionQuery,
-)
+from capset.stores.base import Page, Query
 
 PAGE_BYTES: Final = 1024 * 1024
 """The size of a page's items as JSON, unless its first one alone is larger."""
 
-_Query = TypeVar(
-    "_Query",
-    AgentQuery,
-    ApprovalQuery,
-    AuditQuery,
-    DeliveryQuery,
-    KeyQuery,
-    LinkQuery,
-    PersonQuery,
-    RunQuery,
-    ScheduleQuery,
-    SessionQuery,
-    VersionQuery,
-)
+_Query = TypeVar("_Query", bound=Query[Any])
 _Row = TypeVar("_Row")
-_Row_co = TypeVar("_Row_co", covariant=True)
 _Item = TypeVar("_Item")
 _Cursor = TypeVar("_Cursor", str, int)
-_Cursor_co = TypeVar("_Cursor_co", covariant=True)
-
-
-class _Page(Protocol[_Row_co, _Cursor_co]):
-    """A page as stores give it."""
-
-    @property
-    def items(self) -> tuple[_Row_co, ...]: ...
-
-    @property
-    def next(self) -> _Cursor_co | None: ...
 
 
 def fitting_items(items: Iterable[_Item], remaining: int = PAGE_BYTES) -> Generator[_Item]:
@@ -67,7 +30,7 @@ def fitting_items(items: Iterable[_Item], remaining: int = PAGE_BYTES) -> Genera
 
 
 async def read_page(
-    read: Callable[[_Query], Awaitable[_Page[_Row, _Cursor]]],
+    read: Callable[[_Query], Awaitable[Page[_Row, _Cursor]]],
     query: _Query,
     shape: Callable[[_Row], _Item],
     cursor: Callable[[_Row], _Cursor],

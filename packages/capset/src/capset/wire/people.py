@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 
 from capset.definitions.names import PERMISSION
 from capset.definitions.principals import Attributes
-from capset.stores.base import PersonPage, PersonQuery, PersonRow
+from capset.stores.base import Page, PersonQuery, PersonRow
 from capset.wire.agents import Text
 from capset.wire.pages import read_page
 from capset.wire.shapes import Shape
@@ -72,7 +72,7 @@ def person_shape(row: PersonRow) -> PersonShape:
 
 
 async def person_page_shape(
-    read: Callable[[PersonQuery], Awaitable[PersonPage]], query: PersonQuery
+    read: Callable[[PersonQuery], Awaitable[Page[PersonRow]]], query: PersonQuery
 ) -> PersonPageShape:
     """Return the wire shape of a page of people."""
     items, following = await read_page(read, query, person_shape, attrgetter("id"))

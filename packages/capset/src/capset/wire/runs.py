@@ -11,12 +11,11 @@ from pydantic.config import JsonDict
 from pydantic_core import from_json
 
 from capset.stores.base import (
+    Page,
     RunKind,
-    RunPage,
     RunQuery,
     RunRow,
     RunState,
-    SchedulePage,
     ScheduleQuery,
     ScheduleRow,
 )
@@ -146,7 +145,7 @@ def run_shape(row: RunRow) -> RunShape:
     return RunShape.model_validate({**columns, "outcome": None if row.outcome is None else from_json(row.outcome)})
 
 
-async def run_page_shape(read: Callable[[RunQuery], Awaitable[RunPage]], query: RunQuery) -> RunPageShape:
+async def run_page_shape(read: Callable[[RunQuery], Awaitable[Page[RunRow]]], query: RunQuery) -> RunPageShape:
     """Return the wire shape of a page of runs."""
     items, following = await read_page(read, query, run_shape, attrgetter("id"))
     return RunPageShape(items=items, next=following)
@@ -158,7 +157,7 @@ def schedule_shape(row: ScheduleRow) -> ScheduleShape:
 
 
 async def schedule_page_shape(
-    read: Callable[[ScheduleQuery], Awaitable[SchedulePage]], query: ScheduleQuery
+    read: Callable[[ScheduleQuery], Awaitable[Page[ScheduleRow]]], query: ScheduleQuery
 ) -> SchedulePageShape:
     """Return the wire shape of a page of schedules."""
     items, following = await read_page(read, query, schedule_shape, attrgetter("id"))

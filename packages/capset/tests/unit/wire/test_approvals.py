@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from capset.errors import ApprovalRequired, LimitExceeded, StoreError, ToolError
 from capset.ext import ApprovalRow
 from capset.kernel.results import Result
-from capset.stores.base import ApprovalPage, ApprovalQuery
+from capset.stores.base import ApprovalQuery, Page
 from capset.wire.approvals import (
     ApprovalShape,
     ApproveInput,
@@ -50,8 +50,8 @@ async def test_a_request_says_what_is_to_be_decided() -> None:
     assert "modified" not in body
     assert ApprovalShape.model_validate_json(json.dumps(body)) == approval_shape(ROW)
 
-    async def read(query: ApprovalQuery) -> ApprovalPage:
-        return ApprovalPage((ROW,), "a-1")
+    async def read(query: ApprovalQuery) -> Page[ApprovalRow]:
+        return Page((ROW,), "a-1")
 
     page = await approval_page_shape(read, ApprovalQuery(None, limit=1))
     assert page.plain() == {"items": [body], "next": "a-1"}

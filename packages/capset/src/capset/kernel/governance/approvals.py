@@ -24,7 +24,7 @@ from capset.kernel.governance.approval_decisions import Decider, answered, closu
 from capset.kernel.governance.approval_needs import ApprovalNeeds, given_approvals, round_of
 from capset.kernel.governance.file_arguments import ShownFile, file_at, files_of
 from capset.kernel.runtime import KernelRuntime
-from capset.stores.base import ApprovalPage, ApprovalQuery, ApprovalStore, PendingSummary
+from capset.stores.base import ApprovalQuery, ApprovalStore, Page, PendingSummary
 
 LOOK_SECONDS: Final = (0.05, 1.0)
 """The first and the longest interval at which a waiting call checks whether another process has decided."""
@@ -50,7 +50,7 @@ class ApprovalService:
     def _store(self) -> ApprovalStore:
         return self._runtime.store.approvals
 
-    async def list(self, query: ApprovalQuery) -> ApprovalPage:
+    async def list(self, query: ApprovalQuery) -> Page[ApprovalRow]:
         """Return requests of an org, newest first; overdue ones are ``expired``."""
         await self.sweep()
         return await self._store.list(query)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from capset.stores.base.admissions import (
     STANDING,
     AdmissionStore,
-    ApprovalPage,
     ApprovalQuery,
     ApprovalStore,
     ApprovalTaken,
@@ -29,13 +28,11 @@ from capset.stores.base.agents import (
     AgentStatus,
     AgentStore,
     CapabilityRow,
-    VersionPage,
     VersionQuery,
 )
-from capset.stores.base.audit import Attempt, AuditLog, AuditPage, AuditQuery, Entry, Measured, MeasuredCall, Pruned
+from capset.stores.base.audit import Attempt, AuditLog, AuditQuery, Entry, Measured, MeasuredCall, Pruned
 from capset.stores.base.changes import ChangeFeed, ChangeKind, ChangeNotice, EventFeed, Hear
 from capset.stores.base.deliveries import (
-    DeliveryPage,
     DeliveryQuery,
     DeliveryRow,
     DeliveryState,
@@ -57,11 +54,10 @@ from capset.stores.base.events import (
     TurnRow,
 )
 from capset.stores.base.files import FileStore
-from capset.stores.base.keys import KeyPage, KeyQuery, KeyRow, KeyStore, SigningKey
+from capset.stores.base.keys import KeyQuery, KeyRow, KeyStore, SigningKey
 from capset.stores.base.lineage import (
     EnvelopeRow,
     LineageStore,
-    LinkPage,
     LinkQuery,
     LinkRow,
     PayloadKind,
@@ -71,12 +67,12 @@ from capset.stores.base.lineage import (
     Sightings,
     TransitionRow,
 )
-from capset.stores.base.people import PersonPage, PersonQuery, PersonRow, PersonStore
+from capset.stores.base.pages import Page, Query
+from capset.stores.base.people import PersonQuery, PersonRow, PersonStore
 from capset.stores.base.pins import PinStore, ToolPin
 from capset.stores.base.replies import ReplyRow, ReplyStore
 from capset.stores.base.runs import (
     RunKind,
-    RunPage,
     RunQuery,
     RunRow,
     RunState,
@@ -84,8 +80,8 @@ from capset.stores.base.runs import (
     WorkerRow,
     WorkerStore,
 )
-from capset.stores.base.schedules import SchedulePage, ScheduleQuery, ScheduleRow, ScheduleStore
-from capset.stores.base.sessions import MOVED, SessionPage, SessionQuery, SessionRow, SessionStore
+from capset.stores.base.schedules import ScheduleQuery, ScheduleRow, ScheduleStore
+from capset.stores.base.sessions import MOVED, SessionQuery, SessionRow, SessionStore
 from capset.stores.base.states import Change, DocumentRow, DocumentStore, ScopeKey, StateRow, StateStore, StoredScope
 from capset.stores.base.store import CHANGES_GROUP, GROUP, Store, make_store, share_changes
 from capset.stores.base.usage import StepClaim, UsageStore, UsageWindow, WindowUsage
@@ -105,14 +101,12 @@ __all__ = [
     "AgentRow",
     "AgentStatus",
     "AgentStore",
-    "ApprovalPage",
     "ApprovalQuery",
     "ApprovalStore",
     "ApprovalTaken",
     "ArgumentsFull",
     "Attempt",
     "AuditLog",
-    "AuditPage",
     "AuditQuery",
     "Begun",
     "CapabilityRow",
@@ -121,7 +115,6 @@ __all__ = [
     "ChangeKind",
     "ChangeNotice",
     "Claim",
-    "DeliveryPage",
     "DeliveryQuery",
     "DeliveryRow",
     "DeliveryState",
@@ -137,14 +130,12 @@ __all__ = [
     "EventStore",
     "FileStore",
     "Hear",
-    "KeyPage",
     "KeyQuery",
     "KeyRow",
     "KeyStore",
     "KnownOrg",
     "KnownPrincipal",
     "LineageStore",
-    "LinkPage",
     "LinkQuery",
     "LinkRow",
     "Measured",
@@ -154,15 +145,16 @@ __all__ = [
     "MessageRow",
     "NewEvent",
     "NewMessage",
+    "Page",
     "PayloadKind",
     "PayloadRow",
     "PendingSummary",
-    "PersonPage",
     "PersonQuery",
     "PersonRow",
     "PersonStore",
     "PinStore",
     "Pruned",
+    "Query",
     "Quota",
     "QuotaSpent",
     "Refused",
@@ -170,17 +162,14 @@ __all__ = [
     "ReplyRow",
     "ReplyStore",
     "RunKind",
-    "RunPage",
     "RunQuery",
     "RunRow",
     "RunState",
     "RunStore",
-    "SchedulePage",
     "ScheduleQuery",
     "ScheduleRow",
     "ScheduleStore",
     "ScopeKey",
-    "SessionPage",
     "SessionQuery",
     "SessionRow",
     "SessionStore",
@@ -199,7 +188,6 @@ __all__ = [
     "TurnTaken",
     "UsageStore",
     "UsageWindow",
-    "VersionPage",
     "VersionQuery",
     "Window",
     "WindowFull",

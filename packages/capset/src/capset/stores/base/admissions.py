@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from capset.definitions.governance.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.stores.base.audit import Entry
 from capset.stores.base.deliveries import DeliveryRow
+from capset.stores.base.pages import Page, Query
 
 STANDING: Final[tuple[ApprovalStatus, ...]] = ("pending", "approved", "rejected")
 """The statuses in which a request stands, until it expires: an equal call meets it."""
@@ -22,11 +23,10 @@ APPROVAL_FILTERS: Final = ("status", "session", "tool_hash", "digest", "tool", "
 
 
 @dataclass(frozen=True, slots=True)
-class ApprovalQuery:
+class ApprovalQuery(Query):
     """A query for requests of one org that equal every field that is not ``None``, newest first.
 
-    ``limit`` is 1–1,000; ``before`` is the id that the page ends before (keyset paging). With ``oldest_first`` the
-    order is the other way round, and ``before`` is the id that the page begins after.
+    With ``oldest_first`` the order is the other way round, and ``before`` is the id that the page begins after.
     """
 
     org: str | None
@@ -38,23 +38,6 @@ class ApprovalQuery:
     agent: str | None = None
     principal: str | None = None
     oldest_first: bool = False
-    limit: int = 50
-    before: str | None = None
-    max_bytes: int | None = None
-    """A page ends before a row with which its rows exceed about this size, but has one at least."""
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a limit beyond 1–1,000."""
-        if not 1 <= self.limit <= 1000:
-            raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalPage:
-    """Some requests, and the ``before`` of the next page, if there is one."""
-
-    items: tuple[ApprovalRow, ...]
-    next: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +86,7 @@ class ApprovalStore(Protocol):
         """Return a request of an org, or ``None``."""
         ...
 
-    async def list(self, query: ApprovalQuery) -> ApprovalPage:
+    async def list(self, query: ApprovalQuery) -> Page[ApprovalRow]:
         """Return requests, newest first."""
         ...
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 from capset.stores.base.audit import Entry
+from capset.stores.base.pages import Page, Query
 
 AgentStatus = Literal["active", "archived"]
 
@@ -80,65 +81,31 @@ AGENT_FIELDS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class AgentQuery:
-    """A query for agents of one org, newest first.
-
-    ``limit`` is 1–1,000; ``before`` is the id that the page ends before.
-    """
+class AgentQuery(Query):
+    """A query for agents of one org, newest first."""
 
     org: str | None
     status: AgentStatus | None = None
     name: str | None = None
-    limit: int = 50
-    before: str | None = None
-    max_bytes: int | None = None
-    """A page ends before a row with which its rows exceed about this size, but has one at least."""
     capabilities: tuple[str, ...] = ()
     """Ids of capabilities, of which they name one at least."""
     has_servers: bool = False
     """Only those with MCP servers of their own."""
 
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a limit beyond 1–1,000."""
-        if not 1 <= self.limit <= 1000:
-            raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
-
 
 @dataclass(frozen=True, slots=True)
-class AgentPage:
-    """Some agents, the number of agents on all pages, and the ``before`` of the next page, if there is one."""
+class AgentPage(Page[AgentRow]):
+    """A page of agents, and the number of agents on all pages."""
 
-    items: tuple[AgentRow, ...]
     total: int
-    next: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class VersionQuery:
-    """A query for versions of one agent, newest first.
-
-    ``limit`` is 1–1,000; the page ends before the version ``before``.
-    """
+class VersionQuery(Query[int]):
+    """A query for versions of one agent, newest first."""
 
     org: str | None
     agent_id: str
-    limit: int = 50
-    before: int | None = None
-    max_bytes: int | None = None
-    """A page ends before a row with which its rows exceed about this size, but has one at least."""
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a limit beyond 1–1,000."""
-        if not 1 <= self.limit <= 1000:
-            raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
-
-
-@dataclass(frozen=True, slots=True)
-class VersionPage:
-    """Some versions of an agent, each as its row at the time, and the ``before`` of the next page, if there is one."""
-
-    items: tuple[AgentRow, ...]
-    next: int | None
 
 
 class AgentStore(Protocol):
@@ -167,7 +134,7 @@ class AgentStore(Protocol):
         """Return one version of an agent, or ``None``; ``updated_at`` is the time it was written."""
         ...
 
-    async def versions(self, query: VersionQuery) -> VersionPage:
+    async def versions(self, query: VersionQuery) -> Page[AgentRow, int]:
         """Return the versions of an agent, newest first; none for a missing agent."""
         ...
 

@@ -11,6 +11,7 @@ from capset.definitions.calls.records import Columns, Outcome, Phase, Record
 from capset.definitions.names import checked_optional
 from capset.fingerprint.chain import Verification, VerifiedPart
 from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey, TrustedKey
+from capset.stores.base.pages import Page, Query, check_limit
 
 FILTERS: Final = ("id", "tool", "outcome", "principal", "session", "correlation", "agent", "approval", "code", "act")
 """The columns that a query may compare with a text; ``org`` is one more, for which ``""`` stands for none."""
@@ -37,7 +38,7 @@ class Entry(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class AuditQuery:
+class AuditQuery(Query[int]):
     """A query for outcomes of calls, or for acts, that equal every field that is not ``None``, newest first.
 
     ``principal`` is an id alone, such as ``ada``, as ``Principal("ada")`` has it, not ``user:ada``. ``limit`` is
@@ -50,8 +51,6 @@ class AuditQuery:
     principal: str | None = None
     session: str | None = None
     correlation: str | None = None
-    limit: int = 50
-    before: int | None = None
     org: str | None = None
     """Only records of this organisation; ``""`` means those of none."""
     agent: str | None = None
@@ -67,13 +66,10 @@ class AuditQuery:
     """Only acts of this name."""
     kind: Kind | None = None
     """Calls, acts or both; by default calls, or acts if ``act`` is given."""
-    max_bytes: int | None = None
-    """A page ends before a row with which its rows exceed about this size, but has one at least."""
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a bad limit or time, ``DefinitionError`` for text that is not valid UTF-8."""
-        if not 1 <= self.limit <= 1000:
-            raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
+        check_limit(self.limit)
         for name in (*FILTERS, "org"):
             checked_optional(f"an audit query's {name}", getattr(self, name))
         check_times(self.since, self.until)
@@ -89,14 +85,6 @@ def check_times(*times: str | None) -> None:
     for time in times:
         if time is not None and not _TIME.fullmatch(time):
             raise ValueError(f"a time is written like 2026-01-31T00:00:00.000000Z; got {time!r:.60}")
-
-
-@dataclass(frozen=True, slots=True)
-class AuditPage:
-    """Some records, and the ``before`` of the next page, if there is one."""
-
-    items: tuple[Record, ...]
-    next: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +147,7 @@ class AuditLog(Protocol):
         """Return once everything accepted so far is durable. Raises ``StoreError`` if it is not."""
         ...
 
-    async def query(self, query: AuditQuery) -> AuditPage:
+    async def query(self, query: AuditQuery) -> Page[Record, int]:
         """Return outcomes of calls, or acts, newest first."""
         ...
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from capset.stores.base.audit import Entry
+from capset.stores.base.pages import Page, Query
 
 DeliveryState = Literal["queued", "delivered", "failed"]
 """``queued`` also while it is being sent; a delivery that failed is not tried again by itself."""
@@ -39,33 +40,13 @@ class DeliveryRow:
 
 
 @dataclass(frozen=True, slots=True)
-class DeliveryQuery:
-    """A query for deliveries of one org that equal every field that is not ``None``, newest first.
-
-    ``limit`` is 1–1,000; ``before`` is the id that the page ends before (keyset paging).
-    """
+class DeliveryQuery(Query):
+    """A query for deliveries of one org that equal every field that is not ``None``, newest first."""
 
     org: str | None
     state: DeliveryState | None = None
     channel: str | None = None
     approval: str | None = None
-    limit: int = 50
-    before: str | None = None
-    max_bytes: int | None = None
-    """A page ends before a row with which its rows exceed about this size, but has one at least."""
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a limit beyond 1–1,000."""
-        if not 1 <= self.limit <= 1000:
-            raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryPage:
-    """Some deliveries, and the ``before`` of the next page, if there is one."""
-
-    items: tuple[DeliveryRow, ...]
-    next: str | None
 
 
 class DeliveryStore(Protocol):
@@ -93,7 +74,7 @@ class DeliveryStore(Protocol):
         """Return a delivery of an org, or ``None``."""
         ...
 
-    async def list(self, query: DeliveryQuery) -> DeliveryPage:
+    async def list(self, query: DeliveryQuery) -> Page[DeliveryRow]:
         """Return deliveries, newest first."""
         ...
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from capset.stores.base.audit import Entry
+from capset.stores.base.pages import Page, Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,31 +46,11 @@ class SigningKey:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyQuery:
-    """A query for keys, newest first: of an ``org`` (``""``: of none, ``None``: of all), and of a principal's id.
-
-    ``limit`` is 1–1,000; ``before`` is the id that the page ends before.
-    """
+class KeyQuery(Query):
+    """A query for keys, newest first: of an ``org`` (``""``: of none, ``None``: of all), and of a principal's id."""
 
     org: str | None
     principal: str | None = None
-    limit: int = 50
-    before: str | None = None
-    max_bytes: int | None = None
-    """A page ends before a row with which its rows exceed about this size, but has one at least."""
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a limit beyond 1–1,000."""
-        if not 1 <= self.limit <= 1000:
-            raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPage:
-    """Some keys, and the ``before`` of the next page, if there is one."""
-
-    items: tuple[KeyRow, ...]
-    next: str | None
 
 
 class KeyStore(Protocol):
@@ -87,7 +68,7 @@ class KeyStore(Protocol):
         """Return the key with this id, even if expired or revoked, or ``None``."""
         ...
 
-    async def page(self, query: KeyQuery) -> KeyPage:
+    async def page(self, query: KeyQuery) -> Page[KeyRow]:
         """Return keys, newest first, even expired and revoked ones."""
         ...
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, Protocol
 
 from capset.fingerprint.hashes import Ref
+from capset.stores.base.pages import Page, Query
 
 PayloadKind = Literal["tool", "toolkit", "dynamicToolkit", "capability", "agent", "block", "runtime", "prompt", "code"]
 """The kind of a payload, by the name that it carries itself. An invocation's is never stored: it identifies a user."""
@@ -90,32 +91,12 @@ class PayloadRow:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkQuery:
-    """A query for links of one org, of one agent and one session if given; newest first, by id.
-
-    ``limit`` is 1–1,000; ``before`` is the id that the page ends before.
-    """
+class LinkQuery(Query):
+    """A query for links of one org, of one agent and one session if given; newest first, by id."""
 
     org: str | None
     agent_id: str | None = None
     session: str | None = None
-    limit: int = 50
-    before: str | None = None
-    max_bytes: int | None = None
-    """A page ends before a row with which its rows exceed about this size, but has one at least."""
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a limit beyond 1–1,000."""
-        if not 1 <= self.limit <= 1000:
-            raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
-
-
-@dataclass(frozen=True, slots=True)
-class LinkPage:
-    """Some links, and the ``before`` of the next page, if there is one."""
-
-    items: tuple[LinkRow, ...]
-    next: str | None
 
 
 class LinksFull(Exception):
@@ -185,7 +166,7 @@ class LineageStore(Protocol):
         """Return a session's last recorded link, or ``None``."""
         ...
 
-    async def links(self, query: LinkQuery) -> LinkPage:
+    async def links(self, query: LinkQuery) -> Page[LinkRow]:
         """Return links, newest first: by id, regardless of the order in which they were recorded."""
         ...
 

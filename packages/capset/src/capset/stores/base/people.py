@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from capset.stores.base.audit import Entry
+from capset.stores.base.pages import Page, Query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,26 +32,10 @@ class PersonRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PersonQuery:
-    """A query for the people of one org, newest first; ``before`` is the id that the page ends before."""
+class PersonQuery(Query):
+    """A query for the people of one org, newest first."""
 
     org: str | None
-    limit: int = 50
-    before: str | None = None
-    max_bytes: int | None = None
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a limit beyond 1–1,000."""
-        if not 1 <= self.limit <= 1000:
-            raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
-
-
-@dataclass(frozen=True, slots=True)
-class PersonPage:
-    """Some people, and the ``before`` of the next page, if there is one."""
-
-    items: tuple[PersonRow, ...]
-    next: str | None
 
 
 class PersonStore(Protocol):
@@ -68,7 +53,7 @@ class PersonStore(Protocol):
         """Return a person of an org, or ``None``."""
         ...
 
-    async def list(self, query: PersonQuery) -> PersonPage:
+    async def list(self, query: PersonQuery) -> Page[PersonRow]:
         """Return people, newest first."""
         ...
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
+from capset.stores.base.pages import Page, Query
+
 RunKind = Literal["turn", "call"]
 """A turn of an agent, or one call of a tool."""
 
@@ -70,34 +72,14 @@ class WorkerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RunQuery:
-    """A query for the runs of one principal that equal every other field that is not ``None``, newest first.
-
-    ``limit`` is 1–1,000; ``before`` is the id that the page ends before (keyset paging).
-    """
+class RunQuery(Query):
+    """A query for the runs of one principal that equal every other field that is not ``None``, newest first."""
 
     org: str | None
     principal: str
     principal_kind: str = "user"
     state: RunState | None = None
     queue: str | None = None
-    limit: int = 50
-    before: str | None = None
-    max_bytes: int | None = None
-    """A page ends before a row with which its rows exceed about this size, but has one at least."""
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a limit beyond 1–1,000."""
-        if not 1 <= self.limit <= 1000:
-            raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
-
-
-@dataclass(frozen=True, slots=True)
-class RunPage:
-    """Some runs, and the ``before`` of the next page, if there is one."""
-
-    items: tuple[RunRow, ...]
-    next: str | None
 
 
 class RunsFull(Exception):
@@ -122,7 +104,7 @@ class RunStore(Protocol):
         """Return a run, or ``None``."""
         ...
 
-    async def list(self, query: RunQuery) -> RunPage:
+    async def list(self, query: RunQuery) -> Page[RunRow]:
         """Return runs, newest first."""
         ...
 

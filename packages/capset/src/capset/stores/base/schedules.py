@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from capset.stores.base.audit import Entry
+from capset.stores.base.pages import Page, Query
 from capset.stores.base.runs import RunKind, RunRow
 
 
@@ -40,32 +41,12 @@ class ScheduleRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleQuery:
-    """A query for the schedules of one principal, newest first.
-
-    ``limit`` is 1–1,000; ``before`` is the id that the page ends before (keyset paging).
-    """
+class ScheduleQuery(Query):
+    """A query for the schedules of one principal, newest first."""
 
     org: str | None
     principal: str
     principal_kind: str = "user"
-    limit: int = 50
-    before: str | None = None
-    max_bytes: int | None = None
-    """A page ends before a row with which its rows exceed about this size, but has one at least."""
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a limit beyond 1–1,000."""
-        if not 1 <= self.limit <= 1000:
-            raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulePage:
-    """Some schedules, and the ``before`` of the next page, if there is one."""
-
-    items: tuple[ScheduleRow, ...]
-    next: str | None
 
 
 class SchedulesFull(Exception):
@@ -86,7 +67,7 @@ class ScheduleStore(Protocol):
         """Return a schedule, or ``None``."""
         ...
 
-    async def list(self, query: ScheduleQuery) -> SchedulePage:
+    async def list(self, query: ScheduleQuery) -> Page[ScheduleRow]:
         """Return schedules, newest first."""
         ...
 

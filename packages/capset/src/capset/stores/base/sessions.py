@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from capset.stores.base.audit import Entry
+from capset.stores.base.pages import Page, Query
 
 MOVED: Final = ("agent", "definition", "static_hash", "agent_version")
 """The fields of a session that change when it moves to another version of its agent."""
@@ -40,35 +41,15 @@ class SessionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionQuery:
-    """A query for sessions of one org, and of one principal and one stored agent if given; newest first.
-
-    ``limit`` is 1–1,000; ``before`` is the id that the page ends before (keyset paging).
-    """
+class SessionQuery(Query):
+    """A query for sessions of one org, and of one principal and one stored agent if given; newest first."""
 
     org: str | None
     principal: str | None = None
     principal_kind: str | None = None
     agent_id: str | None = None
-    limit: int = 50
-    before: str | None = None
-    max_bytes: int | None = None
-    """A page ends before a row with which its rows exceed about this size, but has one at least."""
     on_behalf_of: str | None = None
     """Whom the ``principal`` acts for, if one is given; ``None`` asks for the sessions in which it acts for itself."""
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a limit beyond 1–1,000."""
-        if not 1 <= self.limit <= 1000:
-            raise ValueError(f"the limit of a query is 1–1,000, not {self.limit}")
-
-
-@dataclass(frozen=True, slots=True)
-class SessionPage:
-    """Some sessions, and the ``before`` of the next page, if there is one."""
-
-    items: tuple[SessionRow, ...]
-    next: str | None
 
 
 class SessionStore(Protocol):
@@ -101,7 +82,7 @@ class SessionStore(Protocol):
         """Return the session that has a door, or ``None``."""
         ...
 
-    async def list(self, query: SessionQuery) -> SessionPage:
+    async def list(self, query: SessionQuery) -> Page[SessionRow]:
         """Return sessions, newest first."""
         ...
 

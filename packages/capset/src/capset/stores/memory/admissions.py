@@ -9,7 +9,7 @@ from typing import Final
 
 from capset.definitions.governance.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
-from capset.stores.base import STANDING, ApprovalPage, ApprovalQuery, DeliveryRow, PendingSummary
+from capset.stores.base import STANDING, ApprovalQuery, DeliveryRow, Page, PendingSummary
 from capset.stores.base.admissions import (
     APPROVAL_FILTERS,
     ApprovalTaken,
@@ -103,7 +103,7 @@ class MemoryApprovals:
         row = self._rows.get(id)
         return row if row is not None and row.org == org else None
 
-    async def list(self, query: ApprovalQuery) -> ApprovalPage:
+    async def list(self, query: ApprovalQuery) -> Page[ApprovalRow]:
         """Return requests, newest first."""
         self._door.check()
         filters = {name: value for name in APPROVAL_FILTERS if (value := getattr(query, name)) is not None}
@@ -115,7 +115,7 @@ class MemoryApprovals:
             and all(getattr(row, name) == value for name, value in filters.items())
         ]
         items, has_more = page_of(matching, query.limit, query.max_bytes)
-        return ApprovalPage(items, items[-1].id if has_more else None)
+        return Page(items, items[-1].id if has_more else None)
 
     async def move(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from capset.errors import StoreError
-from capset.stores.base import AgentPage, AgentQuery, AgentRow, Entry, VersionPage, VersionQuery
+from capset.stores.base import AgentPage, AgentQuery, AgentRow, Entry, Page, VersionQuery
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.pages import page_of
 from capset.stores.rows import copied
@@ -51,7 +51,7 @@ class MemoryAgents:
         older = [row for row in matching if query.before is None or row.id < query.before]
         rows, has_more = page_of(older, query.limit, query.max_bytes)
         items = tuple([copied(row) for row in rows])
-        return AgentPage(items, len(matching), items[-1].id if has_more else None)
+        return AgentPage(items, items[-1].id if has_more else None, len(matching))
 
     async def replace(self, row: AgentRow, *, act: Entry | None = None) -> bool:
         """Write the next version of an agent, and return whether it follows the current one."""
@@ -68,7 +68,7 @@ class MemoryAgents:
         row = self._versions.get(id, {}).get(version)
         return copied(row) if row is not None and row.org == org else None
 
-    async def versions(self, query: VersionQuery) -> VersionPage:
+    async def versions(self, query: VersionQuery) -> Page[AgentRow, int]:
         """Return the versions of an agent, newest first."""
         self._door.check()
         matching = [
@@ -78,7 +78,7 @@ class MemoryAgents:
         ]
         rows, has_more = page_of(matching, query.limit, query.max_bytes)
         items = tuple([copied(row) for row in rows])
-        return VersionPage(items, items[-1].version if has_more else None)
+        return Page(items, items[-1].version if has_more else None)
 
     async def by_hash(self, org: str | None, static_hash: str) -> AgentRow | None:
         """Return the newest version with a static hash, of the newest agent that had it, or ``None``."""

@@ -28,7 +28,7 @@ from capset.stores.audit_rules import (
     no_anchor,
     no_link,
 )
-from capset.stores.base import Attempt, AuditPage, AuditQuery, Entry, Pruned
+from capset.stores.base import Attempt, AuditQuery, Entry, Page, Pruned
 from capset.stores.base.audit import FILTERS, MEASURED, WALKED, Measured, MeasuredCall, check_times
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.pages import page_of
@@ -161,7 +161,7 @@ class MemoryAudit:
         if refused is not None:
             raise refused
 
-    async def query(self, query: AuditQuery) -> AuditPage:
+    async def query(self, query: AuditQuery) -> Page[Record, int]:
         """Return outcomes of calls, or acts, newest first."""
         self.settle()
         filters = {name: value for name in (*FILTERS, "org") if (value := getattr(query, name)) is not None}
@@ -176,7 +176,7 @@ class MemoryAudit:
                 if len(records) > query.limit:
                     break
         items, has_more = page_of(records, query.limit, query.max_bytes)
-        return AuditPage(items, items[-1].seq if has_more else None)
+        return Page(items, items[-1].seq if has_more else None)
 
     async def measure(self, query: AuditQuery, *, walked: int = WALKED, measured: int = MEASURED) -> Measured:
         """Return how calls ended, of those that a query is about."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from capset.stores.base import DeliveryPage, DeliveryQuery, DeliveryRow, Entry, PersonPage, PersonQuery, PersonRow
+from capset.stores.base import DeliveryQuery, DeliveryRow, Entry, Page, PersonQuery, PersonRow
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.pages import page_of
 
@@ -52,7 +52,7 @@ class MemoryDeliveries:
         self._door.check()
         return next((row for row in self._rows.values() if (row.org, row.id) == (org, id)), None)
 
-    async def list(self, query: DeliveryQuery) -> DeliveryPage:
+    async def list(self, query: DeliveryQuery) -> Page[DeliveryRow]:
         """Return deliveries, newest first."""
         self._door.check()
         names = ("state", "channel", "approval")
@@ -65,7 +65,7 @@ class MemoryDeliveries:
             and all(getattr(row, name) == value for name, value in filters.items())
         ]
         items, has_more = page_of(matching, query.limit, query.max_bytes)
-        return DeliveryPage(items, items[-1].id if has_more else None)
+        return Page(items, items[-1].id if has_more else None)
 
     async def retry(self, org: str | None, id: str, *, now: str, act: Entry | None = None) -> bool:
         """Queue a failed delivery of an org again; return whether it had failed."""
@@ -109,7 +109,7 @@ class MemoryPeople:
         self._door.check()
         return next((row for row in self._rows.values() if (row.org, row.id) == (org, id)), None)
 
-    async def list(self, query: PersonQuery) -> PersonPage:
+    async def list(self, query: PersonQuery) -> Page[PersonRow]:
         """Return people, newest first."""
         self._door.check()
         matching = [
@@ -118,7 +118,7 @@ class MemoryPeople:
             if row.org == query.org and (query.before is None or row.id < query.before)
         ]
         items, has_more = page_of(matching, query.limit, query.max_bytes)
-        return PersonPage(items, items[-1].id if has_more else None)
+        return Page(items, items[-1].id if has_more else None)
 
     async def remove(self, org: str | None, id: str, *, act: Entry | None = None) -> bool:
         """Delete a person of an org; return whether there was one."""

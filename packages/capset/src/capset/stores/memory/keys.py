@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from capset.errors import StoreError
-from capset.stores.base import Entry, KeyPage, KeyQuery, KeyRow, SigningKey
+from capset.stores.base import Entry, KeyQuery, KeyRow, Page, SigningKey
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.pages import page_of
 from capset.stores.rows import is_renewed, renewed_keys
@@ -40,7 +40,7 @@ class MemoryKeys:
         self._door.check()
         return self._rows.get(id)
 
-    async def page(self, query: KeyQuery) -> KeyPage:
+    async def page(self, query: KeyQuery) -> Page[KeyRow]:
         """Return keys, newest first, even expired and revoked ones."""
         matching = [
             row
@@ -50,7 +50,7 @@ class MemoryKeys:
             and (query.before is None or row.id < query.before)
         ]
         items, has_more = page_of(matching, query.limit, query.max_bytes)
-        return KeyPage(items, items[-1].id if has_more else None)
+        return Page(items, items[-1].id if has_more else None)
 
     async def list(self) -> list[KeyRow]:
         """Return every key, newest first."""

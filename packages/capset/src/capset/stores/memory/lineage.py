@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from capset.stores.base import (
     EnvelopeRow,
-    LinkPage,
     LinkQuery,
     LinkRow,
+    Page,
     PayloadRow,
     RegistrationRow,
     Sighting,
@@ -105,7 +105,7 @@ class MemoryLineage:
         self._door.check()
         return self._last.get(_key(org, session))
 
-    async def links(self, query: LinkQuery) -> LinkPage:
+    async def links(self, query: LinkQuery) -> Page[LinkRow]:
         """Return links, newest first."""
         self._door.check()
         matching = [
@@ -117,7 +117,7 @@ class MemoryLineage:
             and (query.before is None or (row.id < query.before and can_be(query.before)))
         ]
         items, has_more = page_of(matching, query.limit, query.max_bytes)
-        return LinkPage(items, items[-1].id if has_more else None)
+        return Page(items, items[-1].id if has_more else None)
 
     async def sightings(self, org: str | None, hash: str, *, looked: int = SIGHTED) -> Sightings:
         """Return the links of an org, of the newest ``looked``, that name a hash."""

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 
 from capset.definitions.governance.approvals import ApprovalRow
 from capset.errors import StoreError
-from capset.stores.base import RunPage, RunQuery, RunRow, WorkerRow
+from capset.stores.base import Page, RunQuery, RunRow, WorkerRow
 from capset.stores.base.runs import STATE_AFTER, UNFINISHED, RunsFull
 from capset.stores.memory.lifecycle import Lifecycle
 from capset.stores.pages import page_of
@@ -43,7 +43,7 @@ class MemoryRuns:
         self._door.check()
         return self._rows.get(id)
 
-    async def list(self, query: RunQuery) -> RunPage:
+    async def list(self, query: RunQuery) -> Page[RunRow]:
         """Return runs, newest first."""
         self._door.check()
         names = ("principal", "principal_kind", "state", "queue")
@@ -56,7 +56,7 @@ class MemoryRuns:
             and all(getattr(row, name) == value for name, value in filters.items())
         ]
         items, has_more = page_of(matching, query.limit, query.max_bytes)
-        return RunPage(items, items[-1].id if has_more else None)
+        return Page(items, items[-1].id if has_more else None)
 
     async def due(self, queue: str, *, now: str, limit: int = 100) -> Sequence[RunRow]:
         """Return the queued and running runs of a queue that are to be handed to the engine, the longest due first."""

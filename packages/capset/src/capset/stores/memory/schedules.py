@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import asdict, replace
 
 from capset.errors import StoreError
-from capset.stores.base import Entry, RunRow, SchedulePage, ScheduleQuery, ScheduleRow
+from capset.stores.base import Entry, Page, RunRow, ScheduleQuery, ScheduleRow
 from capset.stores.base.schedules import SchedulesFull
 from capset.stores.memory.audit import MemoryAudit
 from capset.stores.memory.lifecycle import Lifecycle
@@ -45,7 +45,7 @@ class MemorySchedules:
         self._door.check()
         return self._rows.get(id)
 
-    async def list(self, query: ScheduleQuery) -> SchedulePage:
+    async def list(self, query: ScheduleQuery) -> Page[ScheduleRow]:
         """Return schedules, newest first."""
         self._door.check()
         owner = (query.org, query.principal, query.principal_kind)
@@ -55,7 +55,7 @@ class MemorySchedules:
             if (row.org, row.principal, row.principal_kind) == owner and (query.before is None or row.id < query.before)
         ]
         items, has_more = page_of(matching, query.limit, query.max_bytes)
-        return SchedulePage(items, items[-1].id if has_more else None)
+        return Page(items, items[-1].id if has_more else None)
 
     async def remove(self, id: str, *, act: Entry | None = None) -> bool:
         """Delete a schedule, and return whether there was one."""

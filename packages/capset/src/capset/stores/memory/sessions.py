@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from capset.errors import StoreError
-from capset.stores.base import MOVED, Entry, ReplyRow, SessionPage, SessionQuery, SessionRow
+from capset.stores.base import MOVED, Entry, Page, ReplyRow, SessionQuery, SessionRow
 from capset.stores.base.replies import KeysFull
 from capset.stores.memory.files import MemoryFiles
 from capset.stores.memory.lifecycle import Lifecycle
@@ -83,7 +83,7 @@ class MemorySessions:
         self._door.check()
         return self._rows.get(self._doors.get(door, ""))
 
-    async def list(self, query: SessionQuery) -> SessionPage:
+    async def list(self, query: SessionQuery) -> Page[SessionRow]:
         """Return sessions, newest first."""
         self._door.check()
         names = ("principal", "principal_kind", "agent_id")
@@ -98,7 +98,7 @@ class MemorySessions:
             and all(getattr(row, name) == value for name, value in filters.items())
         ]
         items, has_more = page_of(matching, query.limit, query.max_bytes)
-        return SessionPage(items, items[-1].id if has_more else None)
+        return Page(items, items[-1].id if has_more else None)
 
     async def delete(self, id: str, *, act: Entry | None = None) -> bool:
         """Delete a session with all its data, and return whether there was one."""

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from capset.definitions.governance.approvals import ApprovalRow, ApprovalStatus, EqualCall
 from capset.errors import StoreError
-from capset.stores.base import STANDING, SUSPENDED, ApprovalPage, ApprovalQuery, DeliveryRow, Entry, PendingSummary
+from capset.stores.base import STANDING, SUSPENDED, ApprovalQuery, DeliveryRow, Entry, Page, PendingSummary
 from capset.stores.base.admissions import APPROVAL_FILTERS, ArgumentsFull, Claim, Refused, Window
 from capset.stores.sql.deliveries import queue_deliveries
 from capset.stores.sql.reader import ReadConnections, byte_length, read_rows
@@ -87,7 +87,7 @@ class SqlApprovals:
 
         return await self._reader.read(read)
 
-    async def list(self, query: ApprovalQuery) -> ApprovalPage:
+    async def list(self, query: ApprovalQuery) -> Page[ApprovalRow]:
         """Return requests, newest first."""
         statement = select(approvals).where(approvals.c.org == (query.org or ""))
         for name in APPROVAL_FILTERS:
@@ -98,10 +98,10 @@ class SqlApprovals:
             statement = statement.where(id_column > query.before if query.oldest_first else id_column < query.before)
         statement = statement.order_by(id_column if query.oldest_first else id_column.desc())
 
-        def read(connection: Connection) -> ApprovalPage:
+        def read(connection: Connection) -> Page[ApprovalRow]:
             rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
             items = tuple([_row(row) for row in rows])
-            return ApprovalPage(items, items[-1].id if has_more else None)
+            return Page(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
 

@@ -19,7 +19,7 @@ from capset.stores.base import (
     AgentRow,
     CapabilityRow,
     Entry,
-    VersionPage,
+    Page,
     VersionQuery,
 )
 from capset.stores.pages import fitting, size_of
@@ -89,7 +89,7 @@ class SqlAgents:
             rows, has_more = read_rows(connection, page, query.limit, query.max_bytes)
             fit = fitting(_sizes(connection, rows), query.max_bytes)
             items = tuple(agent_rows(connection, rows[:fit]))
-            return AgentPage(items, total, items[-1].id if has_more or fit < len(rows) else None)
+            return AgentPage(items, items[-1].id if has_more or fit < len(rows) else None, total)
 
         return await self._reader.read(read)
 
@@ -123,13 +123,13 @@ class SqlAgents:
 
         return await self._reader.read(read)
 
-    async def versions(self, query: VersionQuery) -> VersionPage:
+    async def versions(self, query: VersionQuery) -> Page[AgentRow, int]:
         """Return the versions of an agent, newest first, the current one included."""
 
-        def read(connection: Connection) -> VersionPage:
+        def read(connection: Connection) -> Page[AgentRow, int]:
             current = _current(connection, query.org, query.agent_id)
             if current is None:
-                return VersionPage((), None)
+                return Page((), None)
             is_first = query.before is None or current.version < query.before
             below = current.version if is_first else query.before
             statement = (
@@ -140,7 +140,7 @@ class SqlAgents:
             newest = [current] if is_first else []
             rows, has_more = read_rows(connection, statement, query.limit - len(newest), query.max_bytes)
             items = (*newest, *[agent_version(current, row) for row in rows])
-            return VersionPage(items, items[-1].version if has_more else None)
+            return Page(items, items[-1].version if has_more else None)
 
         return await self._reader.read(read)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select, update
 
-from capset.stores.base import DeliveryPage, DeliveryQuery, DeliveryRow, Entry
+from capset.stores.base import DeliveryQuery, DeliveryRow, Entry, Page
 from capset.stores.sql.reader import ReadConnections, read_rows
 from capset.stores.sql.schema.tables import deliveries
 from capset.stores.sql.writer.writer import Writer
@@ -63,7 +63,7 @@ class SqlDeliveries:
         """Return a delivery of an org, or ``None``."""
         return await self._one((deliveries.c.org == (org or "")) & (deliveries.c.id == id))
 
-    async def list(self, query: DeliveryQuery) -> DeliveryPage:
+    async def list(self, query: DeliveryQuery) -> Page[DeliveryRow]:
         """Return deliveries, newest first."""
         statement = select(deliveries).where(deliveries.c.org == (query.org or ""))
         for name in ("state", "channel", "approval"):
@@ -73,10 +73,10 @@ class SqlDeliveries:
             statement = statement.where(deliveries.c.id < query.before)
         statement = statement.order_by(deliveries.c.id.desc())
 
-        def read(connection: Connection) -> DeliveryPage:
+        def read(connection: Connection) -> Page[DeliveryRow]:
             rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
             items = tuple([_row(row) for row in rows])
-            return DeliveryPage(items, items[-1].id if has_more else None)
+            return Page(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
 

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, se
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
-from capset.stores.base import Entry, KeyPage, KeyQuery, KeyRow, SigningKey
+from capset.stores.base import Entry, KeyQuery, KeyRow, Page, SigningKey
 from capset.stores.rows import is_renewed, renewed_keys
 from capset.stores.sql.reader import ReadConnections, read_rows
 from capset.stores.sql.schema.tables import api_keys, settings
@@ -53,7 +53,7 @@ class SqlKeys:
         """Return the key with this id, even if expired or revoked, or ``None``."""
         return await self._one(api_keys.c.id == id)
 
-    async def page(self, query: KeyQuery) -> KeyPage:
+    async def page(self, query: KeyQuery) -> Page[KeyRow]:
         """Return keys, newest first, even expired and revoked ones."""
         statement = select(api_keys).order_by(api_keys.c.id.desc())
         if query.org is not None:
@@ -63,10 +63,10 @@ class SqlKeys:
         if query.before is not None:
             statement = statement.where(api_keys.c.id < query.before)
 
-        def read(connection: Connection) -> KeyPage:
+        def read(connection: Connection) -> Page[KeyRow]:
             rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
             items = tuple(map(key_row, rows))
-            return KeyPage(items, items[-1].id if has_more else None)
+            return Page(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
 

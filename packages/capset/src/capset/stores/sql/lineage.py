@@ -13,9 +13,9 @@ from sqlalchemy.exc import IntegrityError
 from capset.fingerprint.hashes import Ref
 from capset.stores.base import (
     EnvelopeRow,
-    LinkPage,
     LinkQuery,
     LinkRow,
+    Page,
     PayloadRow,
     RegistrationRow,
     Sighting,
@@ -84,10 +84,10 @@ class SqlLineage:
         row = await self._last(links, org, session=session)
         return LinkRow(**row) if row else None
 
-    async def links(self, query: LinkQuery) -> LinkPage:
+    async def links(self, query: LinkQuery) -> Page[LinkRow]:
         """Return links, newest first."""
         if not can_be(query.org, query.agent_id, query.session, query.before):
-            return LinkPage((), None)
+            return Page((), None)
         statement = _select(links, query.org).order_by(links.c.id.desc())
         for name in ("agent_id", "session"):
             if (value := getattr(query, name)) is not None:
@@ -95,10 +95,10 @@ class SqlLineage:
         if query.before is not None:
             statement = statement.where(links.c.id < query.before)
 
-        def read(connection: Connection) -> LinkPage:
+        def read(connection: Connection) -> Page[LinkRow]:
             rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
             items = tuple([LinkRow(**_values(row)) for row in rows])
-            return LinkPage(items, items[-1].id if has_more else None)
+            return Page(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
 

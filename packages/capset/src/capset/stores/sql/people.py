@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, RowMapping, delete, insert, select
 
-from capset.stores.base import Entry, PersonPage, PersonQuery, PersonRow
+from capset.stores.base import Entry, Page, PersonQuery, PersonRow
 from capset.stores.sql.reader import ReadConnections, read_rows
 from capset.stores.sql.schema.tables import people
 from capset.stores.sql.writer.writer import Writer
@@ -57,17 +57,17 @@ class SqlPeople:
 
         return await self._reader.read(read, is_one_statement=True)
 
-    async def list(self, query: PersonQuery) -> PersonPage:
+    async def list(self, query: PersonQuery) -> Page[PersonRow]:
         """Return people, newest first."""
         statement = select(people).where(people.c.org == (query.org or ""))
         if query.before is not None:
             statement = statement.where(people.c.id < query.before)
         statement = statement.order_by(people.c.id.desc())
 
-        def read(connection: Connection) -> PersonPage:
+        def read(connection: Connection) -> Page[PersonRow]:
             rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
             items = tuple([person_row(row) for row in rows])
-            return PersonPage(items, items[-1].id if has_more else None)
+            return Page(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
 

@@ -26,7 +26,7 @@ from sqlalchemy.exc import IntegrityError
 from capset.errors import StoreError
 from capset.stores.base import (
     NewEvent,
-    RunPage,
+    Page,
     RunQuery,
     RunRow,
     WorkerRow,
@@ -80,7 +80,7 @@ class SqlRuns:
 
         return await self._reader.read(read)
 
-    async def list(self, query: RunQuery) -> RunPage:
+    async def list(self, query: RunQuery) -> Page[RunRow]:
         """Return runs, newest first."""
         statement = select(runs).where(runs.c.org == (query.org or "")).order_by(runs.c.id.desc())
         for name in ("principal", "principal_kind", "state", "queue"):
@@ -89,10 +89,10 @@ class SqlRuns:
         if query.before is not None:
             statement = statement.where(runs.c.id < query.before)
 
-        def read(connection: Connection) -> RunPage:
+        def read(connection: Connection) -> Page[RunRow]:
             rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
             items = tuple([_run(row) for row in rows])
-            return RunPage(items, items[-1].id if has_more else None)
+            return Page(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
 

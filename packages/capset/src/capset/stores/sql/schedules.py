@@ -10,7 +10,7 @@ from sqlalchemy import Connection, RowMapping, delete, func, insert, select, upd
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
-from capset.stores.base import Entry, RunRow, SchedulePage, ScheduleQuery, ScheduleRow
+from capset.stores.base import Entry, Page, RunRow, ScheduleQuery, ScheduleRow
 from capset.stores.base.schedules import SchedulesFull
 from capset.stores.sql.reader import ReadConnections, read_rows
 from capset.stores.sql.runs import add_run
@@ -55,19 +55,19 @@ class SqlSchedules:
 
         return await self._reader.read(read, is_one_statement=True)
 
-    async def list(self, query: ScheduleQuery) -> SchedulePage:
+    async def list(self, query: ScheduleQuery) -> Page[ScheduleRow]:
         """Return schedules, newest first."""
         of_principal = (schedules.c.org == (query.org or "")) & (schedules.c.principal == query.principal)
         statement = select(schedules).where(of_principal, schedules.c.principal_kind == query.principal_kind)
         if query.before is not None:
             statement = statement.where(schedules.c.id < query.before)
 
-        def read(connection: Connection) -> SchedulePage:
+        def read(connection: Connection) -> Page[ScheduleRow]:
             rows, has_more = read_rows(
                 connection, statement.order_by(schedules.c.id.desc()), query.limit, query.max_bytes
             )
             items = tuple([_schedule(row) for row in rows])
-            return SchedulePage(items, items[-1].id if has_more else None)
+            return Page(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
 

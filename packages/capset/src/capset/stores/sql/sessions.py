@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from capset.errors import StoreError
-from capset.stores.base import MOVED, Entry, SessionPage, SessionQuery, SessionRow
+from capset.stores.base import MOVED, Entry, Page, SessionQuery, SessionRow
 from capset.stores.sql.blobs import Parts
 from capset.stores.sql.events import Notifications
 from capset.stores.sql.files import FileRows
@@ -68,7 +68,7 @@ class SqlSessions:
 
         return await self._reader.read(read, is_one_statement=True)
 
-    async def list(self, query: SessionQuery) -> SessionPage:
+    async def list(self, query: SessionQuery) -> Page[SessionRow]:
         """Return sessions, newest first."""
         of_org = sessions.c.org == query.org if query.org is not None else sessions.c.org.is_(None)
         statement = select(sessions).where(of_org).order_by(sessions.c.id.desc())
@@ -80,10 +80,10 @@ class SqlSessions:
         if query.before is not None:
             statement = statement.where(sessions.c.id < query.before)
 
-        def read(connection: Connection) -> SessionPage:
+        def read(connection: Connection) -> Page[SessionRow]:
             rows, has_more = read_rows(connection, statement, query.limit, query.max_bytes)
             items = tuple([SessionRow(**row) for row in rows])
-            return SessionPage(items, items[-1].id if has_more else None)
+            return Page(items, items[-1].id if has_more else None)
 
         return await self._reader.read(read)
 

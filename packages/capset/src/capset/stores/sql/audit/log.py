@@ -20,7 +20,7 @@ from capset.fingerprint.checkpoints import (
     TrustedKey,
 )
 from capset.stores.audit_rules import may_adopt, no_link
-from capset.stores.base import Attempt, AuditPage, AuditQuery, Entry, Pruned
+from capset.stores.base import Attempt, AuditQuery, Entry, Page, Pruned
 from capset.stores.base.audit import FILTERS, MEASURED, WALKED, Measured, MeasuredCall, check_times
 from capset.stores.pages import fitting, size_of
 from capset.stores.sql.audit.checkpoints import (
@@ -75,7 +75,7 @@ class SqlAudit:
         """Return once everything accepted so far is durable. Raises ``StoreError`` if it is not."""
         await self._writer.flush()
 
-    async def query(self, query: AuditQuery) -> AuditPage:
+    async def query(self, query: AuditQuery) -> Page[Record, int]:
         """Return outcomes of calls, or acts, newest first. Raises ``StoreError`` for one that was tampered with."""
         statement = select(records).order_by(records.c.seq.desc())
         for name in FILTERS:
@@ -95,7 +95,7 @@ class SqlAudit:
 
         phases = query.phases
 
-        def read(connection: Connection) -> AuditPage:
+        def read(connection: Connection) -> Page[Record, int]:
             bounds = bounds_of(connection, query.since, query.until)
             with as_they_lie(connection):
                 # All at once: an error for one record would leave SQLite reading, and the next reader in the past.
@@ -111,7 +111,7 @@ class SqlAudit:
             fit = min(query.limit, fitting((size_of(row.values()) for row in matching), query.max_bytes))
             items = tuple(map(_record, matching[:fit]))
             has_more = len(items) < sum(len(rows) for rows, _ in pages) or any(has_more for _, has_more in pages)
-            return AuditPage(items, items[-1].seq if has_more else None)
+            return Page(items, items[-1].seq if has_more else None)
 
         return await self._reader.read(read)
 

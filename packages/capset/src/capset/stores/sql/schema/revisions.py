@@ -68,8 +68,8 @@ _NO_COMPRESSION: Final = "ALTER TABLE blob_parts ALTER COLUMN content SET STORAG
 def prepare(reading: Engine, writing: Engine, name: str) -> None:
     """Create or upgrade the tables, unless they are current.
 
-    Raises ``StoreError`` if the database was made by a newer version of capset or by another program. Two processes may
-    do this at once: the second waits for the first and finds nothing left to do.
+    Raises ``StoreError`` if the database was made by an unknown version of capset or by another program. Two processes
+    may do this at once: the second waits for the first and finds nothing left to do.
     """
     with writing.connect():
         pass  # the first connection makes the file and switches it to WAL
@@ -124,8 +124,9 @@ def revision_of(connection: Connection, name: str) -> str | None:
     revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     if revision is not None and revision not in KNOWN and not ("settings" in tables and _is_compatible(connection)):
         raise StoreError(
-            f"the database {name!r} was made by a newer version of capset (its revision is {str(revision)[:40]!r})",
-            hint="upgrade capset, or name another database",
+            f"the database {name!r} was made by a version of capset that this one cannot work with"
+            f" (its revision is {str(revision)[:40]!r}, and this version knows {min(KNOWN)} to {HEAD})",
+            hint="upgrade capset; a database from before the first release cannot be upgraded: name a new one",
         )
     return revision
 

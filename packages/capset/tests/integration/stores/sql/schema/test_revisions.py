@@ -113,9 +113,9 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_alone(tmp_path:
     with raw(path) as file:
         file.execute("UPDATE alembic_version SET version_num = '9999'")
         file.execute("UPDATE settings SET value = '9000' WHERE name = 'compatible'")
-    with pytest.raises(StoreError, match="made by a newer version of capset") as failure:
+    with pytest.raises(StoreError, match="its revision is '9999'") as failure:
         await SqliteStore(str(path)).open()
-    assert failure.value.hint == "upgrade capset, or name another database"
+    assert "upgrade capset" in str(failure.value.hint)
     with raw(path) as file:
         assert file.execute("SELECT count(*) FROM records").fetchone() == (1,)
 

@@ -1,0 +1,117 @@
+"""Administration by commands: the same work on a server, by its client, or on a local database.
+
+``Administration`` has those nouns and methods of ``capset_server.client.Client`` that commands use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from capset.kernel.kernel import Kernel
+from capset_cli.common.actors import acting_here
+from capset_cli.common.exits import needs_extra
+from capset_cli.common.remote import ask, server_of
+from capset_cli.common.settings import Settings, existing_db, load_settings
+
+if TYPE_CHECKING:
+    from capset_cli.administration.agents import LocalAgents
+    from capset_cli.administration.approvals import LocalApprovals
+    from capset_cli.administration.deliveries import LocalDeliveries
+    from capset_cli.administration.keys import LocalKeys
+    from capset_cli.administration.people import LocalPeople
+    from capset_cli.administration.sessions import LocalSessions
+    from capset_server.client import Client
+
+    Admin: TypeAlias = "Client | Administration"
+
+T = TypeVar("T")
+
+
+class Administration:
+    """A local database. Who can open its file has the rights of an administrator; acts are the principal's."""
+
+    def __init__(self, kernel: Kernel, settings: Settings, org: str | None) -> None:
+        self._kernel = kernel
+        self._principal = replace(settings.principal, org=org)
+        self._env = settings.env
+
+    # Each noun is imported when it is used: those of the server cost half a second.
+
+    @cached_property
+    def agents(self) -> LocalAgents:
+        """Agents of the organisation."""
+        from capset_cli.administration.agents import LocalAgents
+
+        return LocalAgents(self._kernel, self._principal, self._env)
+
+    @cached_property
+    def approvals(self) -> LocalApprovals:
+        """Requests for approvals."""
+        from capset_cli.administration.approvals import LocalApprovals
+
+        return LocalApprovals(self._kernel, self._principal)
+
+    @cached_property
+    def deliveries(self) -> LocalDeliveries:
+        """Events on their way to channels."""
+        from capset_cli.administration.deliveries import LocalDeliveries
+
+        return LocalDeliveries(self._kernel, self._principal.org)
+
+    @cached_property
+    def keys(self) -> LocalKeys:
+        """API keys of every organisation."""
+        from capset_cli.administration.keys import LocalKeys
+
+        return LocalKeys(self._kernel)
+
+    @cached_property
+    def people(self) -> LocalPeople:
+        """Users of chats who may decide."""
+        from capset_cli.administration.people import LocalPeople
+
+        return LocalPeople(self._kernel, self._principal)
+
+    @cached_property
+    def sessions(self) -> LocalSessions:
+        """Sessions of the principal. Raises ``DefinitionError`` without the extra ``server``."""
+        needs_extra("server", "starlette")
+        from capset_cli.administration.sessions import LocalSessions
+
+        return LocalSessions(self._kernel, self._principal, self._env)
+
+
+def administer(
+    url: str | None,
+    work: Callable[[Admin], Awaitable[T]],
+    *,
+    db: str | None,
+    org: str | None = None,
+    creates: bool = False,
+    stored: bool = True,
+    **local: Any,  # the other options of load_settings
+) -> T:
+    """Do ``work`` on a server, or else on a local database, and return its result.
+
+    With ``creates``, the database may be created; without ``stored``, none needs to exist. Raises ``DefinitionError``
+    for options of the local database beside a server's URL.
+    """
+    server = server_of(url, db=db, org=org, **local)
+    if server is not None:
+        return ask(server, work)
+    settings = load_settings(db=db, **local)
+    if not stored:
+        settings = replace(settings, db="memory://")
+    elif not creates:
+        existing_db(settings.db)
+    return asyncio.run(_administer_database(settings, org, work))
+
+
+async def _administer_database(settings: Settings, org: str | None, work: Callable[[Admin], Awaitable[T]]) -> T:
+    async with Kernel(store=settings.db, redis=settings.redis) as kernel:
+        with acting_here(replace(settings.principal, org=org)):
+            return await work(Administration(kernel, settings, org))
