@@ -1,14 +1,12 @@
 """The line of each member of a file, by its dotted path: ``actions.0.handler``.
 
-YAML lines come from its nodes, JSON lines from a scan, TOML lines from its headers and the keys at the start of a line:
-for a member of an inline table or a list, the line is that of the key that holds it.
+Lines of YAML and JSON come from the parser of YAML, those of TOML, whose parsers have none, from its headers and the keys
+at the start of a line: for a member of an inline table or a list, the line is that of the key that holds it.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
@@ -26,8 +24,6 @@ MAX_NAME: Final = 1_000
 MAX_LETTERS: Final = 4_194_304
 """The maximum total length, in characters, of the paths whose lines are stored."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_SPACE: Final = re.compile(r"[ \t\r\n]*")
-_SCALAR: Final = json.JSONDecoder()
 _KEY: Final = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*')"""
 _DOTTED: Final = rf"{_KEY}(?:[ \t]*\.[ \t]*{_KEY})*"
 _HEADER: Final = re.compile(rf"[ \t]*(\[\[?)[ \t]*({_DOTTED})[ \t]*\]")
@@ -79,8 +75,8 @@ class Lines:
 def lines_of(suffix: str, text: str) -> Lines:
     """Return the lines of a file with this ``suffix``; if it cannot be parsed, as many as could be found.
 
-    Raises ``DefinitionError`` for YAML with more than ``MAX_VALUES`` values, and for YAML and TOML with more than
-    ``MAX_LEVELS`` levels.
+    Raises ``DefinitionError`` for YAML and JSON with more than ``MAX_VALUES`` values, and for more than ``MAX_LEVELS``
+    levels.
     """
     lines = Lines()
     _READERS[suffix](text, lines)
@@ -147,30 +143,7 @@ def _walk(node: Node, path: str | None, lines: Lines, remaining: list[int], leve
 
 
 def _of_json(text: str, lines: Lines) -> None:
-    starts = [at for at, letter in enumerate(text) if letter == "\n"]
-
-    def after(at: int) -> int:
-        space = _SPACE.match(text, at)
-        return space.end() if space else at
-
-    def value(at: int, path: str | None) -> int:
-        """Return the end of the value that begins at ``at``."""
-        if text[at] not in "{[":
-            return _SCALAR.raw_decode(text, at)[1]
-        is_object, index = text[at] == "{", 0
-        at = after(at + 1)
-        while text[at] not in "}]":
-            start = at
-            name = str(index)
-            if is_object:
-                name, at = _SCALAR.raw_decode(text, at)
-                at = after(text.index(":", at) + 1)
-            at = after(value(at, lines.note(path, str(name), bisect_right(starts, start) + 1)))
-            at, index = after(at + 1) if text[at] == "," else at, index + 1
-        return at + 1
-
-    with suppress(ValueError, IndexError, RecursionError):  # reported when it is parsed
-        value(after(0), "")
+    _of_yaml(text.replace("\t", " "), lines)  # JSON is YAML but for its tabs
 
 
 def _of_toml(text: str, lines: Lines) -> None:

@@ -16,7 +16,6 @@ ITEMS = ",\n".join("0" * 5_000)
 @pytest.mark.parametrize(
     ("suffix", "text", "first"),
     [
-        (".json", f'{{"{NAME}":\n[{ITEMS}],\n"b": 1}}', 1),
         (".yaml", f"? {NAME}\n: [{ITEMS}]\nb: 1\n", 1),
         (".toml", f"[{NAME}]\n" + "".join(f"{n} = 1\n" for n in range(5_000)) + "[b]\n", 1),
     ],
@@ -32,6 +31,12 @@ def test_where_paths_are_too_much_the_line_above_is_told(suffix: str, text: str,
     assert lines.of(f"{NAME}.3") == 5
     assert lines.of(f"{NAME}.4000") == lines.of(NAME) == first
     assert lines.of("b") == text.count("\n", 0, text.rindex("b")) + 1
+
+
+@pytest.mark.spec("G28")
+def test_json_has_lines_whatever_it_is_indented_with() -> None:
+    lines = lines_of(".json", '{\n\t"a": {"b":1,\n\t"c": [\n\t\t"\\u0041\\/",\n\t\ttrue]},\n\r\n"d" : null\n}')
+    assert [lines.of(path) for path in ("a", "a.b", "a.c", "a.c.0", "a.c.1", "d")] == [2, 2, 3, 4, 5, 7]
 
 
 @pytest.mark.spec("G28")
