@@ -150,12 +150,12 @@ class Capability(Definition, Generic[H, C]):
                 called in a thread, and is never hashed.
             options: its own part, regardless of presets: see ``PartOptions``.
         """
+        refuse_unknown(Capability.__init__, options, PartOptions)
         owner = f"capability {name!r}"
         checked("a capability's name", name, CAPABILITY)
         for label, value, allowed in (("status", status, get_args(Status)), ("risk", risk, get_args(Risk))):
             if value not in allowed:
                 raise DefinitionError(f"{owner}: {label} must be one of {allowed}; got {value!r}")
-        refuse_unknown(Capability.__init__, options, PartOptions)
         part = make_part(owner, **options)
         named = _presets(owner, {} if presets is None else presets)
         on = _default(owner, named, default)
