@@ -28,7 +28,6 @@ from capset.errors import (
 )
 from capset.extras import install_command
 from capset.fingerprint.checkpoints import Checkpoint, CheckpointKey, PublicKey
-from capset.kernel.actions import ActionRegistry, ActionResult, ExecutionContext
 from capset.kernel.blocks.generation import GeneratorRunner, ModelStep, Turn
 from capset.kernel.call.concurrency import in_thread, slot
 from capset.kernel.call.invocation import Observer
@@ -47,8 +46,6 @@ from capset.net.response import HttpResponse
 from capset.schemas.schema import digested, session_file
 
 __all__ = [
-    "ActionRegistry",
-    "ActionResult",
     "AgentUsage",
     "Allowance",
     "AllowedHosts",
@@ -73,7 +70,6 @@ __all__ = [
     "DocumentsHandle",
     "Duplex",
     "Embedded",
-    "ExecutionContext",
     "FileError",
     "FileStat",
     "Files",

@@ -1,7 +1,7 @@
 """The line of each member of a file, by its dotted path: ``actions.0.handler``.
 
-Lines of YAML and JSON come from the parser of YAML, those of TOML, whose parsers have none, from its headers and the keys
-at the start of a line: for a member of an inline table or a list, the line is that of the key that holds it.
+The parser of YAML gives the lines of YAML and JSON. Parsers of TOML give none, so those come from its headers and the
+keys at the start of a line: a member of an inline table or a list has the line of the key that holds it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from capset import Agent, Capability, Context, Decision, Kernel, Principal, Reco
 from capset.errors import PermissionDenied
 from capset.ext import Governance, Limit
 from capset.fingerprint.canonical import canonical
-from capset.kernel.actions import ActionRegistry, ExecutionContext
+from capset_connect.actions import ActionRegistry, ExecutionContext
 from tests.helpers.kernel.support import records_of
 from tests.waiting import until
 

@@ -26,7 +26,7 @@ from capset.errors import (
     ToolNameConflict,
 )
 from capset.flows import Handler, as_tool
-from capset.kernel.actions import ActionRegistry, ExecutionContext
+from capset_connect.actions import ActionRegistry, ExecutionContext
 from tests.helpers.kernel.support import TappedStore, records_of
 
 
