@@ -9,26 +9,16 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
-from mcp.shared.exceptions import MCPError
 from mcp_types import (
-    INVALID_REQUEST,
-    PARSE_ERROR,
     AudioContent,
     CallToolResult,
     ContentBlock,
     EmbeddedResource,
     ImageContent,
-    InputRequiredResult,
-    JSONRPCError,
-    JSONRPCMessage,
-    JSONRPCResponse,
     ResourceLink,
     TextContent,
-    jsonrpc_message_adapter,
 )
-from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
-from pydantic_core import from_json
 
 from capset.definitions.calls.contents import ABSENT
 from capset.schemas.strict_json import copy_json
@@ -40,7 +30,6 @@ RAW: Final = "dev.capset/raw"
 """The key of the metadata of a result of the SDK's that holds the result as the server sent it."""
 UNREADABLE: Final = object()
 """The data of an error that stands for an answer which cannot be read; no server can send it."""
-_MEMBERS: Final = frozenset({"jsonrpc", "id", "result"})
 _BLOCKS: Final[Mapping[str, type[ContentBlock]]] = {
     "text": TextContent,
     "image": ImageContent,
@@ -152,52 +141,6 @@ def answer_of(result: CallToolResult) -> ToolAnswer:
     return answer_in(raw or result.model_dump(mode="json", by_alias=True, exclude_unset=True))
 
 
-def read_plain(body: bytes, number: int) -> ToolAnswer | None:
-    """Return the result in an answer to the request of this number, if it is of plain form."""
-    try:
-        message = from_json(body)
-    except ValueError:
-        return None
-    if not isinstance(message, dict):
-        return None
-    members = cast("dict[str, Any]", message)
-    if members.keys() != _MEMBERS or members["jsonrpc"] != "2.0":
-        return None
-    answer_id, result = members["id"], members["result"]
-    if type(answer_id) is not int or answer_id != number or not isinstance(result, dict):
-        return None
-    answer = cast("dict[str, Any]", result)
-    return None if is_question(answer) else answer_in(answer)
-
-
 def is_question(result: Mapping[str, Any]) -> bool:
     """Return whether a result is none yet: its server wants something first."""
     return result.get("resultType") == "input_required"
-
-
-def read_message(text: bytes | str, kind: str) -> JSONRPCMessage:
-    """Return a message. Raises ``MCPError`` (``UNREADABLE``) for what is none; ``kind`` says what was to have one."""
-    try:
-        return jsonrpc_message_adapter.validate_json(text, by_name=False)
-    except ValidationError:
-        raise MCPError(PARSE_ERROR, f"Failed to parse {kind}", UNREADABLE) from None
-
-
-def error_in(message: JSONRPCError) -> MCPError:
-    """Return the error that a message is."""
-    return MCPError(message.error.code, message.error.message, message.error.data)
-
-
-def outcome_of(message: JSONRPCMessage, number: int | None = None) -> ToolAnswer | InputRequiredResult:
-    """Return the result in a response, to the request of this number if it is given.
-
-    Raises ``MCPError`` for an error and for anything else, ``ValidationError`` for a question that is none.
-    """
-    if not isinstance(message, JSONRPCResponse | JSONRPCError) or number not in (None, message.id):
-        raise MCPError(INVALID_REQUEST, "The answer is no response to the call.")
-    if isinstance(message, JSONRPCError):
-        raise error_in(message)
-    if not is_question(message.result):
-        return answer_in(message.result)
-    validate_server_result(METHOD, VERSION, message.result)
-    return InputRequiredResult.model_validate(message.result, by_name=False)

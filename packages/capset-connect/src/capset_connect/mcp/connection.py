@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from contextvars import Context
@@ -22,6 +21,7 @@ from mcp_types import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     REQUEST_TIMEOUT,
+    ErrorData,
     GetPromptResult,
     ReadResourceResult,
 )
@@ -30,9 +30,8 @@ from pydantic import BaseModel, ValidationError
 from capset.definitions.secrets import Secrets
 from capset.errors import CapsetError, DefinitionError, ToolError
 from capset_connect.declarations import mask_text, mask_value
-from capset_connect.mcp.answers import UNREADABLE, ToolAnswer, answer_of
+from capset_connect.mcp.answers import UNREADABLE, VERSION, ToolAnswer, answer_of
 from capset_connect.mcp.connector import Connector, OpenConnection
-from capset_connect.mcp.direct_calls import CallInterrupted, ForTheSdk
 from capset_connect.mcp.failures import (
     NotListed,
     cause_of,
@@ -46,7 +45,7 @@ from capset_connect.mcp.lists import ListMeter
 from capset_connect.mcp.offers import is_used, kept_of, offers_of, unmatched
 from capset_connect.mcp.rooms import Room
 from capset_connect.mcp.server import McpServer
-from capset_connect.mcp.transports import SESSION_OVER
+from capset_connect.mcp.transports import INTERRUPTED, NOT_SENT, SESSION_OVER
 from capset_connect.offers import Offer
 
 _LASTING_SECONDS: Final = 1.0
@@ -55,7 +54,8 @@ FRESH_SECONDS: Final = 300.0
 """How long a list of tools counts as what the server has, if it does not say that it has changed."""
 AGAIN_SECONDS: Final = 2.0
 """The least time between two lists that are asked for because a tool is not as it was approved."""
-_HEADER: Final = '"x-mcp-header"'
+_OF_ONE_STREAM: Final = "SSE stream"
+"""The beginning of the SDK's errors for a request whose own stream broke."""
 _NOTHING_TO_HEAR: Final = frozenset({METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS})
 """The errors of a server that takes no listeners."""
 R = TypeVar("R")
@@ -87,7 +87,6 @@ class McpConnection:
         self._lists = ListMeter(server, room)
         self._offers: Sequence[Offer] | None = None
         """The tools as they were last listed, without what the server says of them: pins have the hash of that."""
-        self._with_headers = frozenset[str]()
         """The tools whose arguments are repeated in headers, which is the SDK's work."""
         self._listed, self._listed_on = 0.0, -1
         """When the tools were listed, and on which connection."""
@@ -172,7 +171,6 @@ class McpConnection:
             self._end(opened.number, refusal.message)  # nothing of what was refused is kept
             self._lists.size = 0
             raise refusal.copy() from None
-        self._with_headers = frozenset(offer.name for offer in offers if _HEADER in json.dumps(offer.shape))
         # What changed while it was listed may not be in the list.
         self._listed = monotonic() if changes == self._changes else -FRESH_SECONDS
         self._listed_on = opened.number
@@ -250,9 +248,6 @@ class McpConnection:
     async def _call_on(
         self, opened: OpenConnection, name: str, arguments: dict[str, Any], report: ProgressFnT | None, seconds: float
     ) -> ToolAnswer:
-        if opened.direct is not None and self._offers is not None and name not in self._with_headers:
-            with contextlib.suppress(ForTheSdk):
-                return await opened.direct.call(name, arguments, report, seconds)
         result = await opened.client.call_tool(name, arguments, read_timeout_seconds=seconds, progress_callback=report)
         return answer_of(result)
 
@@ -432,22 +427,8 @@ class McpConnection:
                 yield
         except (CapsetError, TimeoutError):
             raise
-        except CallInterrupted as error:
-            self._changed()  # its own connection broke, and no other call's; another process may be there now
-            failure = unknown_outcome if error.is_sent else unreachable
-            raise failure(self.server, mask_text(str(error), self._hidden)) from None
         except MCPError as error:
-            if error.error.code == SESSION_OVER and opened.number != self._number:
-                raise NotListed from None
-            if error.error.code == CONNECTION_CLOSED:
-                self._end(opened.number)
-                raise unknown_outcome(self.server, self._why) from None
-            if error.error.code == REQUEST_TIMEOUT:
-                raise late(self.server) from None
-            if error.error.data is UNREADABLE:
-                raise unreadable(self.server) from None
-            message = mask_text(error.error.message, self._hidden)
-            raise ToolError(f"The MCP server refused: {message}", code="mcp_error", status=502) from None
+            raise self._refusal(opened, error.error) from None
         except ValidationError:
             raise ToolError("The MCP server sent what is no answer.", code="mcp_error", status=502) from None
         except Exception as error:
@@ -457,6 +438,26 @@ class McpConnection:
             opened.requests -= 1
             if not opened.requests:
                 opened.is_idle.set()
+
+    def _refusal(self, opened: OpenConnection, error: ErrorData) -> Exception:
+        """Return the error of a request that was refused, or broke off."""
+        message = mask_text(error.message, self._hidden)
+        if error.code == SESSION_OVER and opened.number != self._number:
+            return NotListed()
+        if error.code in (NOT_SENT, INTERRUPTED):
+            self._changed()  # only this request's connection broke; another process may be there now
+            return (unreachable if error.code == NOT_SENT else unknown_outcome)(self.server, message)
+        if error.code == CONNECTION_CLOSED:
+            if opened.client.protocol_version == VERSION and error.message.startswith(_OF_ONE_STREAM):
+                self._changed()
+            else:
+                self._end(opened.number)
+            return unknown_outcome(self.server, self._why)
+        if error.code == REQUEST_TIMEOUT:
+            return late(self.server)
+        if error.data is UNREADABLE:
+            return unreadable(self.server)
+        return ToolError(f"The MCP server refused: {message}", code="mcp_error", status=502)
 
     def _error_for(self, error: BaseException) -> CapsetError:
         cause = cause_of(self.server, error, self._why).copy()

@@ -22,7 +22,6 @@ from capset.net.client import HttpClient
 from capset.net.proxies import Proxies
 from capset_connect.client_credentials import AccessTokens
 from capset_connect.declarations import fill_secrets, maskable, proxies_of
-from capset_connect.mcp.direct_calls import DirectCalls
 from capset_connect.mcp.failures import was_closed
 from capset_connect.mcp.lists import ListMeter
 from capset_connect.mcp.processes import process_streams
@@ -41,12 +40,11 @@ _MOST_TOKENS: Final = 32
 
 @dataclass(slots=True, eq=False)
 class OpenConnection:
-    """A connection that is open, with its number; for a server at a URL, with what calls tools without the SDK."""
+    """A connection that is open, with its number, and to a server at a URL with its transport."""
 
     client: Client
     number: int
     transport: CheckedTransport | None = None
-    direct: DirectCalls | None = None
     requests: int = 0
     """How many requests wait for their answers."""
     is_idle: asyncio.Event = field(default_factory=asyncio.Event)
@@ -187,9 +185,7 @@ class Connector:
                     raise
                 failure = error
             else:
-                # A flow of OAuth may send each request several times.
-                direct = None if auth is not None else DirectCalls(streamable, http, client, self._changed)
-                return OpenConnection(client, number, streamable, direct)
+                return OpenConnection(client, number, streamable)
         older = transport(is_sse=True)
         try:
             async with asyncio.timeout(_SSE_SECONDS):

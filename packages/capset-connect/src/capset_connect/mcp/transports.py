@@ -21,10 +21,11 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from capset.errors import CapsetError, ToolError, TransientError
-from capset.net.addresses import Allowed, system_resolver
+from capset.net.addresses import Allowed, NotSent, system_resolver
 from capset.net.connections import BUSY, CheckedNetwork, CheckedPool, convert_failures, trusted_tls
 from capset.net.proxies import Proxies
 from capset_connect.declarations import add_internal_hint
+from capset_connect.mcp.answers import METHOD, VERSION
 from capset_connect.mcp.lists import METHODS, ListMeter
 from capset_connect.mcp.server import McpServer
 from capset_connect.mcp.server_headers import Headers, ServerHeaders
@@ -47,7 +48,12 @@ SESSION_OVER: Final = -32_098
 """The code of the error of a request that was refused since its session is over. A server that sends it itself has its
 requests sent again in another session, as one has that forgets sessions.
 """
+NOT_SENT: Final = -32_097
+"""The code of the error of a request that was not sent, since no connection could be made for it."""
+INTERRUPTED: Final = -32_096
+"""The code of the error of a request whose connection broke, so that its outcome is unknown."""
 _SESSION: Final = "mcp-session-id"
+_REVISION: Final = "mcp-protocol-version"
 _FORGOTTEN: Final = frozenset({404, 410})
 """The statuses by which servers say that a session is over; with 400, the text says so."""
 _OF_SESSION: Final = re.compile(rb"session|not initiali[sz]ed", re.IGNORECASE)
@@ -199,6 +205,8 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         except TransientError as error:
             if error.code == BUSY and not self._is_sse:
                 return _refused_message(error)
+            if _has_no_session(request) and _method_of(request) == METHOD:
+                return _refused_message(error, NOT_SENT if isinstance(error, NotSent) else INTERRUPTED)
             self.ended(error.message)
             raise httpx2.ConnectError(error.message, request=request) from error
         except ToolError as error:
@@ -253,7 +261,13 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         )
         if is_message and not is_stream:
             try:
-                await answer.aread()
+                with convert_failures(request.url.host):
+                    await answer.aread()
+            except TransientError as error:
+                await answer.aclose()
+                if not _has_no_session(request):
+                    self.ended(error.message)
+                return _refused_message(error, INTERRUPTED)
             except ToolError as error:  # of this message alone
                 await answer.aclose()
                 return _refused_message(error)
@@ -274,6 +288,11 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._pool.aclose()
+
+
+def _has_no_session(request: httpx2.Request) -> bool:
+    """Return whether a request is one of its own, since 2026-07-28: if its connection breaks, no other is affected."""
+    return request.method == "POST" and request.headers.get(_REVISION) == VERSION
 
 
 def _is_forgotten(request: httpx2.Request, status: int) -> bool:
@@ -338,7 +357,7 @@ async def _is_mcp(answer: httpx2.Response) -> bool:
         return False
 
 
-def _refused_message(error: ToolError, code: int = INTERNAL_ERROR) -> httpx2.Response:
+def _refused_message(error: CapsetError, code: int = INTERNAL_ERROR) -> httpx2.Response:
     """Return an answer that is refused here as an error of MCP: it concerns its own request alone."""
     error_data = ErrorData(code=code, message=error.message).model_dump(exclude_none=True)
     return httpx2.Response(error.status, json={"jsonrpc": "2.0", "id": None, "error": error_data})

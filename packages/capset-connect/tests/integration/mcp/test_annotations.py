@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.connect.mcp.direct import ADD, plain, scripted, site_of
+from tests.helpers.connect.mcp.scripted import ADD, plain, scripted, site_of
 from tests.helpers.kernel.support import records_of
 
 LINE = {"type": "object", "properties": {"note": {"type": "string", "default": None}, "count": {"default": 1}}}
@@ -37,7 +37,7 @@ NOTED: dict[str, Any] = {
 async def test_defaults_formats_and_odd_patterns_of_a_server_hold_nothing_up() -> None:
     answering = plain(content=[{"type": "text", "text": "3"}], structuredContent={"total": 3, "on": "Monday"})
     arguments: dict[str, Any] = {"lines": [{}, {"count": 2}], "at": "noon", "code": "xyz"}
-    async with site_of(scripted(answering, NOTED), is_direct=True) as (site, wire):
+    async with site_of(scripted(answering, NOTED)) as (site, wire):
         result = await site.call("books_add", **arguments)
         (record,) = await records_of(site.kernel.audit, tool="books_add")
     assert wire.calls[0][1]["params"]["arguments"] == arguments, "nothing is filled in"

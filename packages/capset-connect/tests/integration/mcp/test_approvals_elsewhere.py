@@ -8,8 +8,8 @@ import pytest
 
 from capset_connect.mcp.connection import McpConnection
 from capset_connect.pins import Guard, pin_of
-from tests.helpers.connect.mcp.direct import ADD, plain, scripted
 from tests.helpers.connect.mcp.opening import NONE
+from tests.helpers.connect.mcp.scripted import ADD, plain, scripted
 from tests.helpers.connect.mcp.urls import declared, serving
 
 

@@ -17,8 +17,8 @@ from capset_connect.mcp import McpServer
 from capset_connect.mcp.connection import McpConnection
 from capset_connect.mcp.lists import LIST_BYTES, ListMeter
 from capset_connect.mcp.rooms import Room
-from tests.helpers.connect.mcp.direct import ADD, VERSION
 from tests.helpers.connect.mcp.opening import NONE, offers_of, server
+from tests.helpers.connect.mcp.scripted import ADD, VERSION
 from tests.helpers.connect.mcp.urls import declared, serving
 
 Page = Callable[[int], dict[str, Any]]

@@ -9,7 +9,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from starlette.types import ASGIApp
 
 from capset.errors import DeadlineExceeded, TransientError
-from tests.helpers.connect.mcp.direct import BOTH, site_of
+from tests.helpers.connect.mcp.scripted import site_of
 
 pytestmark = [pytest.mark.spec("M103"), pytest.mark.realtime]
 
@@ -35,18 +35,16 @@ def counting() -> ASGIApp:
     return server.streamable_http_app()
 
 
-@BOTH
-async def test_each_report_gives_a_call_its_timeout_again(is_direct: bool) -> None:
-    async with site_of(counting(), is_direct=is_direct, timeout=1.5, max_timeout=60.0) as (site, _):
+async def test_each_report_gives_a_call_its_timeout_again() -> None:
+    async with site_of(counting(), timeout=1.5, max_timeout=60.0) as (site, _):
         assert await site.call("books_count", steps=10) == "counted to 10"
         with pytest.raises(TransientError, match=r"within 60 s, or reported no progress for 1\.5 s"):
             await site.call("books_wait", seconds=30)
         assert await site.call("books_wait", seconds=0) == "waited"
 
 
-@BOTH
-async def test_no_report_gives_more_than_the_maximum_or_anything_without_one(is_direct: bool) -> None:
+async def test_no_report_gives_more_than_the_maximum_or_anything_without_one() -> None:
     for options in ({"timeout": 1.0, "max_timeout": 2.0}, {"timeout": 1.0}):
-        async with site_of(counting(), is_direct=is_direct, **options) as (site, _):
+        async with site_of(counting(), **options) as (site, _):
             with pytest.raises((TransientError, DeadlineExceeded)):
                 await site.call("books_count", steps=120)

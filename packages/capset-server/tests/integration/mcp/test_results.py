@@ -12,8 +12,8 @@ from mcp_types import TextContent
 
 from capset_server.mcp.exchanges import Exchange
 from capset_server.mcp.protocol import make_server
-from tests.helpers.connect.mcp.direct import ADD, BOTH, IMAGE, STRUCTURED, Answering, plain, scripted, site_of
 from tests.helpers.connect.mcp.opening import Site
+from tests.helpers.connect.mcp.scripted import ADD, IMAGE, STRUCTURED, Answering, plain, scripted, site_of
 from tests.helpers.kernel.support import records_of
 from tests.helpers.server.mcp.support import PREFIX, Era
 
@@ -31,10 +31,10 @@ BLOCKS = [
 
 @asynccontextmanager
 async def gateway(
-    answering: Answering, tool: dict[str, Any] = ADD, *, is_direct: bool = True, era: Era = "auto", **options: Any
+    answering: Answering, tool: dict[str, Any] = ADD, *, era: Era = "auto", **options: Any
 ) -> AsyncGenerator[tuple[Client, Site]]:
     """Connect an official client to a session whose one tool is another server's."""
-    async with site_of(scripted(answering, tool), is_direct=is_direct, **options) as (site, _):
+    async with site_of(scripted(answering, tool), **options) as (site, _):
         exchange = Exchange(site.session)
         async with Client(make_server(lambda: exchange), mode=era) as client:
             yield client, site
@@ -45,12 +45,11 @@ def plainly(value: Any) -> Any:
     return value.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
-@BOTH
 @pytest.mark.spec("M97")
-async def test_clients_get_the_blocks_of_a_server_as_it_sent_them(is_direct: bool) -> None:
+async def test_clients_get_the_blocks_of_a_server_as_it_sent_them() -> None:
     structure = {"z": 1, "a": [2]}
     answering = plain(content=BLOCKS, structuredContent=structure, _meta={"books/x": {"z": 1}, f"{PREFIX}record": "no"})
-    async with gateway(answering, is_direct=is_direct) as (client, site):
+    async with gateway(answering) as (client, site):
         result = await client.call_tool("books_add", {"a": 1})
         assert [plainly(block) for block in result.content] == BLOCKS
         assert result.structured_content == structure
@@ -70,7 +69,6 @@ async def test_a_text_stays_where_there_is_a_structure_with_a_schema(era: Era) -
         assert await site.call("books_add", a=1) == {"n": 1}
 
 
-@BOTH
 @pytest.mark.spec("M97")
 @pytest.mark.parametrize(
     ("answer", "expected"),
@@ -80,8 +78,8 @@ async def test_a_text_stays_where_there_is_a_structure_with_a_schema(era: Era) -
         ({"content": [TEXT, IMAGE], "structuredContent": {"n": 1}}, "done"),
     ],
 )
-async def test_an_error_is_readable_whatever_says_it(is_direct: bool, answer: dict[str, Any], expected: str) -> None:
-    async with gateway(plain(isError=True, **answer), is_direct=is_direct) as (client, site):
+async def test_an_error_is_readable_whatever_says_it(answer: dict[str, Any], expected: str) -> None:
+    async with gateway(plain(isError=True, **answer)) as (client, site):
         result = await client.call_tool("books_add", {"a": 1})
         assert result.is_error
         assert [plainly(block) for block in result.content] == (answer["content"] or [{**TEXT, "text": expected}])
@@ -91,7 +89,6 @@ async def test_an_error_is_readable_whatever_says_it(is_direct: bool, answer: di
         assert (failed.error.message, failed.error.code) == (expected, "failed")
 
 
-@BOTH
 @pytest.mark.spec("M96")
 @pytest.mark.parametrize(
     ("structure", "place"),
@@ -102,9 +99,9 @@ async def test_an_error_is_readable_whatever_says_it(is_direct: bool, answer: di
         ("-", "structuredContent: required, but missing"),
     ],
 )
-async def test_what_does_not_fit_its_schema_arrives_with_a_note(is_direct: bool, structure: Any, place: str) -> None:
+async def test_what_does_not_fit_its_schema_arrives_with_a_note(structure: Any, place: str) -> None:
     answering = plain(content=[TEXT], structuredContent=structure)
-    async with gateway(answering, STRUCTURED, is_direct=is_direct) as (client, site):
+    async with gateway(answering, STRUCTURED) as (client, site):
         result = await client.call_tool("books_add", {"a": 1})
         assert result.meta is not None
         note = result.meta[f"{PREFIX}note"]

@@ -1,4 +1,4 @@
-"""Servers at URLs whose calls are made without the SDK, or by it: its client keeps cookies, and those are its own."""
+"""Servers at URLs, whose answers to calls are scripted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
 from mcp.server.mcpserver import Context, MCPServer
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
@@ -22,8 +21,6 @@ from tests.helpers.connect.mcp.urls import declared, serving
 from tests.waiting import moment
 
 VERSION = "2026-07-28"
-FIRST_DIRECT = 1_000_000_000
-BOTH = pytest.mark.parametrize("is_direct", [True, False], ids=["direct", "sdk"])
 
 
 @dataclass
@@ -35,14 +32,9 @@ class Wire:
     )
     clients: set[Any] = field(default_factory=set[Any])
 
-    @property
-    def direct(self) -> list[bool]:
-        """Whether each call came without the SDK."""
-        return [body["id"] >= FIRST_DIRECT for _, body in self.calls]
 
-
-def watched(app: ASGIApp, wire: Wire, *, is_direct: bool) -> ASGIApp:
-    """Return an app whose calls are noted, and that sets a cookie if the SDK is to make them."""
+def watched(app: ASGIApp, wire: Wire) -> ASGIApp:
+    """Return an app whose calls are noted."""
 
     async def noting(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -60,26 +52,17 @@ def watched(app: ASGIApp, wire: Wire, *, is_direct: bool) -> ASGIApp:
             has_come = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start" and not is_direct:
-                message = {**message, "headers": [*message["headers"], (b"set-cookie", b"a=b")]}
-            await send(message)
-
-        await app(scope, replay, sending)
+        await app(scope, replay, send)
         return None
 
     return noting
 
 
 @asynccontextmanager
-async def site_of(app: ASGIApp, *, is_direct: bool, **options: Any) -> AsyncGenerator[tuple[Site, Wire]]:
+async def site_of(app: ASGIApp, **options: Any) -> AsyncGenerator[tuple[Site, Wire]]:
     wire = Wire()
-    async with (
-        serving(watched(app, wire, is_direct=is_direct)) as remote,
-        opened(declared(remote, **options)) as site,
-    ):
+    async with serving(watched(app, wire)) as remote, opened(declared(remote, **options)) as site:
         yield site, wire
-    assert is_direct or not any(wire.direct)
 
 
 def library(done: list[str], waits: list[float] | None = None) -> ASGIApp:
@@ -154,17 +137,6 @@ async def outcome(site: Site, **arguments: Any) -> Any:
         return await site.call("books_add", **arguments)
     except CapsetError as error:
         return type(error), error.code, error.status, error.message
-
-
-async def both(answering: Answering, tool: Mapping[str, Any] = ADD, **options: Any) -> list[Any]:
-    """Return what a call gives in both ways, and a second one after it."""
-    outcomes: list[Any] = []
-    for is_direct in (True, False):
-        async with site_of(scripted(answering, tool), is_direct=is_direct, **options) as (site, wire):
-            first = await outcome(site, a=1)
-            assert wire.direct[0] == is_direct
-            outcomes.append((first, await outcome(site, a=2)))
-    return outcomes
 
 
 def plain(**result: Any) -> Answering:
