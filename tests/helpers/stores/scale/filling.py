@@ -130,7 +130,8 @@ def _tables(counts: Sizes) -> list[tuple[str, int, dict[str, str]]]:
             "digest": digest, "reason": "''", "policies": "'[]'", "created_at": time, "expires_at": time,
             "status": "CASE WHEN i % 50 = 0 THEN 'pending' ELSE 'used' END", "scope": "'once'"}),
         ("replies", counts.sessions, {
-            "session": session, "key": _padded("key-", "i"), "org": org, "digest": digest, "created_at": time}),
+            "session": session, "key": _padded("key-", "i"), "org": org, "digest": digest, "created_at": time,
+            "status": "200"}),
         ("files", counts.sessions, {
             "session": _padded("session-", "((i / 50) * 50)"), "path": _padded("/a/", "i"), "parent": "'/a'",
             "is_directory": "false", "is_readonly": "false", "size_bytes": "0", "version": "1", "created_at": time,
