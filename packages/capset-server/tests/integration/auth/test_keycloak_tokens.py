@@ -25,7 +25,6 @@ REALM: dict[str, Any] = {
     "typ": "Bearer",
     "azp": "librarian",
     "sid": "c1d7f0a2-5d0e-4b0c-9f53-1f8b2c3d4e5f",
-    "auth_time": 1_764_000_000,
     "acr": "1",
     "allowed-origins": ["http://127.0.0.1:8765"],
     "realm_access": {"roles": ["offline_access", "default-roles-tools", "uma_authorization", "reader"]},
@@ -74,7 +73,6 @@ async def test_a_token_of_a_realm_opens_what_its_scopes_and_roles_say(realm: Iss
 
 
 def test_the_recipe_agrees_with_itself() -> None:
-    """Its scope gives the audience and the claim that the server's options and the test expect."""
     page = (ROOT / "docs" / "guide" / "oauth.md").read_text(encoding="utf-8")
     match = re.search(r'^```json title="capset-call.json"\n(.*?)^```', page, re.MULTILINE | re.DOTALL)
     assert match is not None
@@ -90,11 +88,11 @@ def test_the_recipe_agrees_with_itself() -> None:
 @pytest.mark.spec("P14", "M14")
 async def test_other_tokens_of_the_realm_open_nothing(realm: Issuing) -> None:
     assert await realm.status(written()) == 200
-    statuses = {
-        "for the account console alone": await realm.status(written(aud="account")),
-        "for the client, as an id token is": await realm.status(written(aud="librarian", typ="ID")),
-        "without the scope basic, which brings the subject": await realm.status(written(sub=None)),
-        "of another realm": await realm.status(written(iss=f"{ISSUER}other")),
-        "without scopes for capset": await realm.status(written(scope="openid profile email")),
-    }
-    assert statuses == dict.fromkeys(list(statuses)[:-1], 401) | {"without scopes for capset": 403}
+    for description, status, claims in (
+        ("for the account console alone", 401, {"aud": "account"}),
+        ("for the client, as an id token is", 401, {"aud": "librarian", "typ": "ID"}),
+        ("without the scope basic, which brings the subject", 401, {"sub": None}),
+        ("of another realm", 401, {"iss": f"{ISSUER}other"}),
+        ("without scopes for capset", 403, {"scope": "openid profile email"}),
+    ):
+        assert await realm.status(written(**claims)) == status, description

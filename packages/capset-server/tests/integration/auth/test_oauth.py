@@ -40,17 +40,23 @@ async def here(by: Provider) -> AsyncGenerator[Site]:
         yield protected_site
 
 
-def registered() -> Wallet:
-    """Return the wallet of a client that was registered beforehand."""
-    redirect_uris = [AnyUrl(CALLBACK)]
-    return Wallet(client=OAuthClientInformationFull(client_id="desk", redirect_uris=redirect_uris))
+@pytest.fixture
+def wallet() -> Wallet:
+    """Give the wallet of a client that was registered beforehand."""
+    return Wallet(client=OAuthClientInformationFull(client_id="desk", redirect_uris=[AnyUrl(CALLBACK)]))
+
+
+async def greet(url: str, era: Era, wallet: Wallet, document: str | None = None) -> None:
+    """Connect to an agent, and call a tool of it."""
+    async with connected(url, era, wallet, document) as client:
+        assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
 
 
 @pytest.mark.spec("M14")
 async def test_a_client_that_knows_the_url_alone_gets_a_token_and_calls_a_tool(
-    here: Site, by: Provider, era: Era
+    here: Site, by: Provider, wallet: Wallet, era: Era
 ) -> None:
-    wallet, url = registered(), f"{here.url}/mcp/agents/foreman"
+    url = f"{here.url}/mcp/agents/foreman"
     async with connected(url, era, wallet) as client:
         assert "echo" in {tool.name for tool in (await client.list_tools()).tools}
         assert text_of(await client.call_tool("echo", {"text": "found it"})) == "found it"
@@ -70,60 +76,50 @@ async def test_a_client_may_be_known_by_its_metadata_document(tmp_path: Path, er
         metadata = {"client_id": document, "client_name": "tests", "redirect_uris": [CALLBACK]}
         host.pages["/client.json"] = answer(200, json.dumps(metadata).encode(), content_type="application/json")
         wallet = Wallet()
-        async with connected(f"{protected_site.url}/mcp/agents/foreman", era, wallet, document) as client:
-            assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
+        await greet(f"{protected_site.url}/mcp/agents/foreman", era, wallet, document)
         assert wallet.client is not None
         assert [request["client_id"] for request in by.asked] == [wallet.client.client_id] == [document]
         assert [request.target for request in host.asked] == ["/client.json"], "which is kept"
 
 
 @pytest.mark.spec("M14")
-async def test_one_resource_that_the_operator_declares_is_found_from_every_endpoint(era: Era) -> None:
-    async with provider() as by:
-        by.register("desk", CALLBACK)
-        async with protected(by, "/mcp") as protected_site:
-            async with connected(f"{protected_site.url}/mcp/agents/foreman", era, registered()) as client:
-                assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
-            assert [request["resource"] for request in by.asked] == [f"{protected_site.url}/mcp"]
+async def test_one_resource_that_the_operator_declares_is_found_from_every_endpoint(
+    by: Provider, wallet: Wallet, era: Era
+) -> None:
+    async with protected(by, "/mcp") as protected_site:
+        await greet(f"{protected_site.url}/mcp/agents/foreman", era, wallet)
+        assert [request["resource"] for request in by.asked] == [f"{protected_site.url}/mcp"]
 
 
 @pytest.mark.spec("M14", "T42")
 @pytest.mark.parametrize(
-    "claims",
+    ("claims", "scopes"),
     [
-        {"aud": "https://other.example.com"},
-        {"aud": "{url}/v1"},
-        {"aud": "{url}/mcp/agents/other"},
-        {"iss": "https://other.example.com"},
-        {"exp": 1},
+        ({}, []),
+        ({"aud": "https://other.example.com"}, ["capset:call"]),
+        ({"aud": "{url}/v1"}, ["capset:call"]),
+        ({"aud": "{url}/mcp/agents/other"}, ["capset:call"]),
+        ({"iss": "https://other.example.com"}, ["capset:call"]),
+        ({"exp": 1}, ["capset:call"]),
     ],
     ids=str,
 )
-async def test_a_client_whose_token_is_refused_signs_in_again(here: Site, by: Provider, claims: dict[str, Any]) -> None:
-    url, wallet = f"{here.url}/mcp/agents/foreman", registered()
+async def test_a_client_signs_in_again_only_if_its_token_is_refused(
+    here: Site, by: Provider, wallet: Wallet, claims: dict[str, Any], scopes: list[str]
+) -> None:
+    url = f"{here.url}/mcp/agents/foreman"
     token_claims = {"aud": url, "scope": "capset:call", **claims}
     token_claims["aud"] = token_claims["aud"].replace("{url}", here.url)
     wallet.token = OAuthToken(access_token=by.token(**token_claims))
-    async with connected(url, "auto", wallet) as client:
-        assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
-    assert [request["scope"] for request in by.asked] == ["capset:call"]
-
-
-@pytest.mark.spec("M14")
-async def test_a_client_with_a_good_token_is_not_sent_away(here: Site, by: Provider) -> None:
-    url, wallet = f"{here.url}/mcp/agents/foreman", registered()
-    wallet.token = OAuthToken(access_token=by.token(aud=url, scope="capset:call"))
-    async with connected(url, "auto", wallet) as client:
-        assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"
-    assert by.asked == []
+    await greet(url, "auto", wallet)
+    assert [request["scope"] for request in by.asked] == scopes
 
 
 @pytest.mark.spec("M15")
 async def test_a_client_that_lacks_the_scope_of_a_tool_asks_for_it_and_goes_on(
-    here: Site, by: Provider, era: Era
+    here: Site, by: Provider, wallet: Wallet, era: Era
 ) -> None:
     by.narrowed["capset:call"] = "capset:call:kit.echo"  # all that the person consents to at first
-    wallet = registered()
     async with connected(f"{here.url}/mcp/agents/foreman", era, wallet) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["echo"]
         assert text_of(await client.call_tool("echo", {"text": "hello"})) == "hello"

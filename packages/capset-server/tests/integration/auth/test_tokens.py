@@ -20,7 +20,6 @@ from capset import Kernel, Principal
 from capset.definitions.governance.settings import Roles
 from capset.errors import DefinitionError, Unauthenticated
 from capset.ext import Governance
-from capset.kernel.ttl_cache import TtlCache
 from capset_server.auth.callers import Caller
 from capset_server.auth.tokens import MAX_TOKEN, Issuer, Tokens
 from capset_testing import FakeClock
@@ -49,12 +48,6 @@ async def door() -> AsyncGenerator[Issuing]:
 
 
 @pytest.mark.spec("P14")
-@pytest.mark.parametrize("name", [("one", "EC"), ("two", "RSA"), ("three", "OKP")])
-async def test_a_token_of_the_issuer_opens(door: Issuing, name: tuple[str, str]) -> None:
-    assert await door.status(token(key(*name))) == 200
-
-
-@pytest.mark.spec("P14")
 @pytest.mark.filterwarnings("ignore::joserfc.errors.SecurityWarning")  # of EdDSA, which issuers still write
 @pytest.mark.parametrize(
     ("algorithm", "name", "kind"),
@@ -72,9 +65,8 @@ async def test_every_algorithm_of_a_key_pair_is_accepted(door: Issuing, algorith
 async def test_what_a_token_says_is_who_acts() -> None:
     governance = Governance(roles=Roles({"opener": ["vault:open"]}))
     async with issuing(governance=governance) as issuer:
-        access_token = token(
-            roles=["opener", "cook"], permissions=["notes:read", "not one"], scope="openid profile", scp=READ.split()
-        )
+        more = {"roles": ["opener", "cook"], "permissions": ["notes:read", "not one"]}
+        access_token = token(scope="openid profile", scp=READ.split(), **more)
         async with issuer.site.client(None, headers={"Authorization": f"Bearer {access_token}"}) as client:
             problem(await client.post("/v1/agents", json={"name": "x"}), 403, "permission_denied")
             created = await client.post("/v1/sessions", json={"agent_id": "foreman"})
@@ -82,11 +74,8 @@ async def test_what_a_token_says_is_who_acts() -> None:
         record = await issuer.site.record()
         assert (record.principal, record.principal_kind, record.org) == ("grace", "user", "acme")
         caller = await issuer.site.service.callers.identify(f"Bearer {access_token}")
-        assert caller == Caller(
-            Principal("grace", permissions={"vault:open", "notes:read"}, org="acme"),
-            frozenset(READ.split()),
-            f"jwt:{ISSUER}",
-        )
+        grace = Principal("grace", permissions={"vault:open", "notes:read"}, org="acme")
+        assert caller == Caller(grace, frozenset(READ.split()), f"jwt:{ISSUER}")
 
 
 @pytest.mark.spec("P14", "T20")
@@ -102,27 +91,19 @@ async def test_an_organisation_sees_its_own(door: Issuing) -> None:
 
 @pytest.mark.spec("P14")
 async def test_a_token_without_an_organisation_needs_one_that_the_server_names(door: Issuing) -> None:
-    assert await door.status(token(org=None)) == 401
-    assert await door.status(token(org=None, tenant="acme")) == 401
+    assert await door.statuses([token(org=None), token(org=None, tenant="acme")]) == {401}
     async with issuing(more={"org": "acme", "org_claim": "tenant"}) as issuer:
-        caller = await issuer.site.service.callers.identify(f"Bearer {token(org='evil')}")
-        assert caller.principal.org == "acme", "since the claim is another"
-        caller = await issuer.site.service.callers.identify(f"Bearer {token(tenant='umbrella')}")
-        assert caller.principal.org == "umbrella"
+        for bearer, org in ((token(org="evil"), "acme"), (token(tenant="umbrella"), "umbrella")):
+            caller = await issuer.site.service.callers.identify(f"Bearer {bearer}")
+            assert caller.principal.org == org
 
 
 @pytest.mark.spec("P14")
-async def test_a_header_may_be_of_any_length(door: Issuing) -> None:
-    """Base64 is written in groups of four, and a token leaves out what would fill the last one."""
+async def test_a_header_may_be_of_any_length_up_to_that_of_certificates(door: Issuing) -> None:
     access_tokens = [token(header={"note": "a" * length}) for length in range(12)]
-    assert {len(access_token.partition(".")[0]) % 4 for access_token in access_tokens} == {0, 2, 3}, (
-        "one left over is no base64"
-    )
+    lengths = {len(access_token.partition(".")[0]) % 4 for access_token in access_tokens}
+    assert lengths == {0, 2, 3}, "of base64 in groups of four, without what would fill the last one"
     assert await door.statuses(access_tokens) == {200}
-
-
-@pytest.mark.spec("P14")
-async def test_a_header_has_room_for_certificates_and_no_more(door: Issuing) -> None:
     bare = len(token(header={"x5c": [""]}).partition(".")[0])
     longest, longer = (token(header={"x5c": ["a" * ((length - bare) * 3 // 4 + 1)]}) for length in (4_096, 4_100))
     assert (len(longest.partition(".")[0]), len(longer.partition(".")[0])) == (4_096, 4_100)
@@ -130,70 +111,59 @@ async def test_a_header_has_room_for_certificates_and_no_more(door: Issuing) -> 
     assert await door.status(longer) == 401
 
 
+def encoded(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
 def forged() -> dict[str, str]:
     """Return tokens that are none, by what is wrong with them."""
-    now, good = int(time.time()), token()
+    now, good, mallory = int(time.time()), token(), key("mallory")
     head, body, signature = good.split(".")
-    public = key_set(key("one"))
-    other = base64.urlsafe_b64encode(json.dumps(claims(sub="root")).encode()).decode().rstrip("=")
-    none = base64.urlsafe_b64encode(b'{"alg":"none"}').decode().rstrip("=")
-    hs = {"alg": "HS256", "kid": "one"}
+    public = OctKey.import_key(key_set(key("one")))
+    none, hs = encoded(b'{"alg":"none"}'), {"alg": "HS256", "kid": "one"}
+    claim_values: dict[str, list[Any]] = {
+        "iss": ["https://login.example.com", None, [ISSUER]],
+        "aud": ["https://other.example.com", ["a", "b"], None, AUDIENCE[:-1]],
+        "exp": [now - 31, None, "tomorrow", True],
+        "nbf": [now + 60],
+        "iat": [now + 60],
+        "sub": [None, " ", 7, "a" * 201, "a\0b"],
+        "org": ["", ["acme"]],
+        "act": [{"sub": "bot"}],
+        "cnf": [{"jkt": "x"}],
+        "scope": [{"capset:admin": True}],
+        "permissions": [[1]],
+        "roles": [5],
+        "agent": [{"id": "x"}],
+    }
     return {
-        "another body": f"{head}.{other}.{signature}",
+        "another body": f"{head}.{encoded(json.dumps(claims(sub='root')).encode())}.{signature}",
         "no signature": f"{head}.{body}.",
         "half a signature": f"{head}.{body}.{signature[:43]}",
         "algorithm none": f"{none}.{body}.",
         "none, with a signature": f"{none}.{body}.{signature}",
-        "None in other letters": write(hs, claims(), OctKey.import_key(public)).replace("HS256", "nOnE"),
-        "the public key as a secret": write(hs, claims(), OctKey.import_key(public)),
+        "None in other letters": write(hs, claims(), public).replace("HS256", "nOnE"),
+        "the public key as a secret": write(hs, claims(), public),
         "a key of somebody else's with a known name": token(key("one", "RSA"), {"kid": "two"}),
         "another kind of key under its name": token(key("three", "OKP"), {"kid": "one"}),
-        "its own key in the header": token(key("mallory"), {"jwk": key("mallory").as_dict(private=False)}),
-        "its own address of keys": token(key("mallory"), {"kid": "one", "jku": "https://evil.example/jwks"}),
-        "no name of a key, and signed by none": token(key("mallory"), {"kid": None}),
+        "its own key in the header": token(mallory, {"jwk": mallory.as_dict(private=False)}),
+        "its own address of keys": token(mallory, {"kid": "one", "jku": "https://evil.example/jwks"}),
+        "no name of a key, and signed by none": token(mallory, {"kid": None}),
         "no name of a key, and another kind of key": token(key("mallory", "OKP"), {"kid": None}),
-        "no name of a key, and the public key as a secret": write(
-            {"alg": "HS256"}, claims(), OctKey.import_key(public)
-        ),
+        "no name of a key, and the public key as a secret": write({"alg": "HS256"}, claims(), public),
         "an empty name of a key": token(header={"kid": ""}),
-        "another issuer": token(iss="https://login.example.com"),
-        "no issuer": token(iss=None),
-        "issuers": token(iss=[ISSUER]),
-        "another audience": token(aud="https://other.example.com"),
-        "other audiences": token(aud=["a", "b"]),
-        "no audience": token(aud=None),
-        "an audience that is part of ours": token(aud=AUDIENCE[:-1]),
-        "expired": token(exp=now - 31),
-        "without end": token(exp=None),
-        "an end in words": token(exp="tomorrow"),
         "an end that never comes": signed(json.dumps(claims(exp=1e999)).encode()),
-        "true as an end": token(exp=True),
-        "not yet": token(nbf=now + 60),
-        "from the future": token(iat=now + 60),
-        "nobody": token(sub=None),
-        "an empty subject": token(sub=" "),
-        "a number as a subject": token(sub=7),
-        "an endless subject": token(sub="a" * 201),
-        "a subject with a null": token(sub="a\0b"),
-        "an empty organisation": token(org=""),
-        "organisations": token(org=["acme"]),
-        "on behalf of somebody": token(act={"sub": "bot"}),
-        "bound to a key": token(cnf={"jkt": "x"}),
-        "scopes of another kind": token(scope={"capset:admin": True}),
-        "numbers as permissions": token(permissions=[1]),
-        "a role that is none": token(roles=5),
-        "an agent that is none": token(agent={"id": "x"}),
         "told of a logout": token(header={"typ": "logout+jwt"}),
         "what must be understood": signed(json.dumps(claims()).encode(), crit=["b64"], b64=True),
         "no claims": signed(b"[]"),
         "no JSON": signed(b"{"),
         "deep claims": signed(b"[" * 3_000),
-        "a header that is a list": f"{base64.urlsafe_b64encode(b'[]').decode().rstrip('=')}.{body}.{signature}",
-        "a deep header": f"{base64.urlsafe_b64encode(b'[' * 2_000).decode()}.{body}.{signature}",
+        "a header that is a list": f"{encoded(b'[]')}.{body}.{signature}",
+        "a deep header": f"{encoded(b'[' * 2_000)}.{body}.{signature}",
         "no base64": f"é.{body}.{signature}",
         "dots": "..",
         "too long": token(note="a" * MAX_TOKEN),
-    }
+    } | {f"{name} {value}": token(**{name: value}) for name, values in claim_values.items() for value in values}
 
 
 @pytest.mark.spec("P14", "T23")
@@ -203,13 +173,12 @@ async def test_whatever_else_is_refused_in_the_same_words(door: Issuing) -> None
         for name, access_token in forged().items():
             headers = {b"Authorization": f"Bearer {access_token}".encode()}
             response = await client.get("/v1/agents", headers=headers)
-            assert response.status_code == 401, name
             assert problem(response, 401, "unauthenticated")["detail"] == nothing["detail"], name
             assert response.headers["www-authenticate"] == "Bearer", name
 
 
 @pytest.mark.spec("P14")
-async def test_a_little_difference_of_clocks_is_no_matter(door: Issuing) -> None:
+async def test_a_little_difference_of_clocks_and_a_kind_of_token_are_no_matter(door: Issuing) -> None:
     now = int(time.time())
     assert await door.statuses([token(exp=now - 5), token(nbf=now + 20), token(iat=now + 20), token(typ=None)]) == {200}
     kinds = [token(header={"typ": kind}) for kind in ("at+jwt", "JWT", "application/at+jwt")]
@@ -230,8 +199,7 @@ async def test_a_token_ends_while_it_is_in_use() -> None:
 async def test_keys_go_on_beside_tokens_and_tokens_are_nothing_without_an_issuer(door: Issuing) -> None:
     assert await door.status(door.site.keys["ada"]) == 200
     assert await door.status("capset_" + "A" * 43) == 401
-    callers = door.site.service.callers
-    without = type(callers)(door.site.kernel, None)
+    without = type(door.site.service.callers)(door.site.kernel, None)
     with pytest.raises(Unauthenticated):
         await without.identify(f"Bearer {token()}")
 
@@ -241,10 +209,9 @@ async def test_forged_tokens_drive_out_no_good_ones(door: Issuing) -> None:
     """What is refused is not kept: else a flood of it would cost every good token a look at its signature."""
     tokens = door.site.service.callers._tokens
     assert isinstance(tokens, Tokens)
-    cache: TtlCache[Any, Any] = tokens._known
-    before = len(cache._kept)
+    before = len(tokens._known._kept)
     await door.statuses([token(key("mallory"), {"kid": "one"}, n=number) for number in range(20)])
-    assert len(cache._kept) == before
+    assert len(tokens._known._kept) == before
 
 
 @pytest.mark.spec("P14")
@@ -274,10 +241,8 @@ headers = st.dictionaries(names, values, min_size=1).map(lambda header: {"alg": 
 @settings(max_examples=60, deadline=None)
 @given(headers, st.binary(max_size=40), st.text("abcXYZ_-=", max_size=100))
 def test_no_header_is_more_than_refused(tokens: Tokens, header: dict[str, Any], payload: bytes, signature: str) -> None:
-    head = base64.urlsafe_b64encode(json.dumps(header).encode()).decode().rstrip("=")
-    body = base64.urlsafe_b64encode(payload).decode().rstrip("=")
     with pytest.raises(Unauthenticated):
-        asyncio.run(tokens.identify(f"{head}.{body}.{signature}"))
+        asyncio.run(tokens.identify(f"{encoded(json.dumps(header).encode())}.{encoded(payload)}.{signature}"))
 
 
 @pytest.mark.spec("P14")

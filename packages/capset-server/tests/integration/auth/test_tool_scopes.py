@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -15,7 +16,7 @@ from capset_server.mcp.exchanges import Exchange
 from capset_server.mcp.protocol import make_server
 from tests.helpers.server.auth.issuing import issuing, token
 from tests.helpers.server.mcp.support import Era, bench
-from tests.helpers.server.support import Site, call, problem
+from tests.helpers.server.support import Site, call, make_agent, problem
 from tests.helpers.server.walk import MCP_HEADERS
 
 MCP = "/mcp/agents/foreman"
@@ -29,15 +30,19 @@ async def narrow(shared: Site) -> AsyncGenerator[httpx2.AsyncClient]:
         yield client
 
 
-async def made_session(client: httpx2.AsyncClient) -> str:
-    response = await client.post("/v1/sessions", json={"agent_id": "foreman"})
+async def session_of(client: httpx2.AsyncClient, agent: str = "foreman") -> str:
+    response = await client.post("/v1/sessions", json={"agent_id": agent})
     assert response.status_code == 201, response.text
     return response.json()["id"]
 
 
-async def said(client: httpx2.AsyncClient, method: str, **params: Any) -> httpx2.Response:
+async def ask_mcp(client: httpx2.AsyncClient, method: str, at: str = MCP, **params: Any) -> httpx2.Response:
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    return await client.post(MCP, json=body, headers=MCP_HEADERS)
+    return await client.post(at, json=body, headers=MCP_HEADERS)
+
+
+def listed(response: httpx2.Response) -> list[str]:
+    return re.findall(r'"name":"(\w+)"', response.text)
 
 
 def lacks(response: httpx2.Response) -> str:
@@ -50,17 +55,15 @@ def lacks(response: httpx2.Response) -> str:
 
 @pytest.mark.spec("M15")
 async def test_over_rest_it_calls_the_tools_that_are_named(narrow: httpx2.AsyncClient) -> None:
-    session = await made_session(narrow)
+    session = await session_of(narrow)
     assert (await narrow.get(f"/v1/sessions/{session}")).status_code == 200
-    assert (await call(narrow, session, "echo", text="hello")).json()["data"] == "hello"
-    assert (await call(narrow, session, "kit.echo", text="hello")).json()["data"] == "hello"
-    refused = await call(narrow, session, "note", text="hello")
-    assert lacks(refused) == "capset:call:kit.note"
-    assert refused.json()["record"], "the refusal is on record"
-    body, events = {"tool": "note", "arguments": {"text": "hello"}}, {"Accept": "text/event-stream"}
-    refused = await narrow.post(f"/v1/sessions/{session}/calls", json=body, headers=events)
-    assert lacks(refused) == "capset:call:kit.note"
-    assert refused.json()["record"]
+    for name in ("echo", "kit.echo"):
+        assert (await call(narrow, session, name, text="hello")).json()["data"] == "hello"
+    body = {"tool": "note", "arguments": {"text": "hello"}}
+    for headers in ({}, {"Accept": "text/event-stream"}):
+        refused = await narrow.post(f"/v1/sessions/{session}/calls", json=body, headers=headers)
+        assert lacks(refused) == "capset:call:kit.note"
+        assert refused.json()["record"], "the refusal is on record"
     for name in ("there_is_none", "Echo ", 'x", realm="evil', "a\r\nb", "a" * 65):
         assert lacks(await call(narrow, session, name)) == "capset:call", "the name of no tool is not repeated"
 
@@ -68,25 +71,24 @@ async def test_over_rest_it_calls_the_tools_that_are_named(narrow: httpx2.AsyncC
 @pytest.mark.spec("M15", "T62")
 async def test_an_agent_that_renames_a_tool_leads_no_scope_to_it(shared: Site, asker: httpx2.AsyncClient) -> None:
     renamed = [{"id": "kit", "rename": {"note": "add", "echo": "say"}}]
-    created = await asker.post("/v1/agents", json={"name": "trickster", "capabilities": renamed})
-    assert created.status_code == 201, created.text
+    trickster = await make_agent(asker, capabilities=renamed)
     await shared.key("adds", principal="ada", scopes=["capset:call:test_math.add", "capset:call:kit.echo"])
     async with shared.client("adds") as client:
-        session = (await client.post("/v1/sessions", json={"agent_id": created.json()["id"]})).json()["id"]
+        session = await session_of(client, trickster["id"])
         assert (await call(client, session, "say", text="hello")).json()["data"] == "hello"
-        assert lacks(await call(client, session, "add", text="x")) == "capset:call:kit.note"
-        at, body = f"/mcp/sessions/{session}", {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-        listing = (await client.post(at, json=body, headers=MCP_HEADERS)).text
-        assert ('"name":"say"' in listing, '"name":"add"' in listing) == (True, False)
-        adds = {**body, "method": "tools/call", "params": {"name": "add", "arguments": {"text": "x"}}}
-        assert lacks(await client.post(at, json=adds, headers=MCP_HEADERS)) == "capset:call:kit.note"
-        run = {"session_id": session, "tool": "add", "arguments": {"text": "x"}}
-        assert lacks(await client.post("/v1/runs", json=run)) == "capset:call:kit.note"
+        at, arguments = f"/mcp/sessions/{session}", {"text": "x"}
+        assert listed(await ask_mcp(client, "tools/list", at)) == ["say"]
+        for refused in (
+            await call(client, session, "add", **arguments),
+            await ask_mcp(client, "tools/call", at, name="add", arguments=arguments),
+            await client.post("/v1/runs", json={"session_id": session, "tool": "add", "arguments": arguments}),
+        ):
+            assert lacks(refused) == "capset:call:kit.note"
 
 
 @pytest.mark.spec("M15")
 async def test_all_else_of_the_scope_for_calls_stays_closed(shared: Site, narrow: httpx2.AsyncClient) -> None:
-    session = await made_session(narrow)
+    session = await session_of(narrow)
     for method, path, body in (
         ("GET", "/v1/sessions", None),
         ("DELETE", f"/v1/sessions/{session}", None),
@@ -109,15 +111,11 @@ async def test_all_else_of_the_scope_for_calls_stays_closed(shared: Site, narrow
 
 @pytest.mark.spec("M15")
 async def test_over_mcp_it_lists_and_calls_the_tools_that_are_named(shared: Site, narrow: httpx2.AsyncClient) -> None:
-    listing = await said(narrow, "tools/list")
-    assert [name for name in ("echo", "steps", "note", "unlock") if f'"name":"{name}"' in listing.text] == [
-        "echo",
-        "steps",
-    ]
-    assert '"hello"' in (await said(narrow, "tools/call", name="echo", arguments={"text": "hello"})).text
+    assert listed(await ask_mcp(narrow, "tools/list")) == ["echo", "steps"]
+    assert '"hello"' in (await ask_mcp(narrow, "tools/call", name="echo", arguments={"text": "hello"})).text
     before = len(await shared.records())
-    assert lacks(await said(narrow, "tools/call", name="note", arguments={"text": "x"})) == "capset:call:kit.note"
-    assert lacks(await said(narrow, "tools/call", name="kit.note", arguments={"text": "x"})) == "capset:call"
+    for name, scope in (("note", "capset:call:kit.note"), ("kit.note", "capset:call")):
+        assert lacks(await ask_mcp(narrow, "tools/call", name=name, arguments={"text": "x"})) == scope
     assert len(await shared.records()) == before, "it was refused before its call began"
     broken = await narrow.post(MCP, content=b"{", headers=MCP_HEADERS | {"content-type": "application/json"})
     assert broken.status_code == 400
@@ -143,7 +141,7 @@ async def test_a_token_may_be_for_single_tools_too() -> None:
         caller = await issuer.site.service.callers.identify(f"Bearer {access_token}")
         assert caller.scopes == {"capset:call:kit.echo"}
         async with issuer.site.client(None, headers={"Authorization": f"Bearer {access_token}"}) as client:
-            session = await made_session(client)
+            session = await session_of(client)
             assert (await call(client, session, "echo", text="hello")).json()["data"] == "hello"
             assert lacks(await call(client, session, "note", text="x")) == "capset:call:kit.note"
 
@@ -161,19 +159,13 @@ async def test_a_key_for_what_no_tool_is_named_is_not_made(shared: Site, scope: 
 @pytest.mark.parametrize(
     ("method", "params"),
     [
-        ("prompts/list", {}),
+        *((method, {}) for method in ("prompts/list", "resources/list", "resources/templates/list")),
         ("prompts/get", {"name": "x"}),
-        ("resources/list", {}),
-        ("resources/templates/list", {}),
         ("resources/read", {"uri": "capset://files/a.txt"}),
-        (
-            "completion/complete",
-            {"ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "a", "value": "b"}},
-        ),
+        ("completion/complete", {"ref": {"type": "ref/prompt", "name": "x"}, "argument": {"name": "a", "value": "b"}}),
     ],
 )
 async def test_prompts_and_resources_are_of_those_who_may_call_every_tool(
     narrow: httpx2.AsyncClient, method: str, params: dict[str, Any]
 ) -> None:
-    response = await said(narrow, method, **params)
-    assert "the scope capset:call" in response.text
+    assert "the scope capset:call" in (await ask_mcp(narrow, method, **params)).text

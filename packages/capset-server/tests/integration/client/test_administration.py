@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
 
-from capset.errors import Conflict, NotFound, PermissionDenied, Unauthenticated
+from capset.errors import Conflict, NotFound, PermissionDenied
 from capset_server.client import Client, KeyInput
 from tests.helpers.client.fixtures import Served
 
@@ -27,17 +25,13 @@ async def test_a_key_is_made_used_and_revoked(boss: Client, served: Served) -> N
         with pytest.raises(PermissionDenied):
             await ci.keys.list()
         assert (await ci.keys.revoke(created.id)).revoked_at
-    async with Client(served.url, key=created.key) as ci:
-        with suppress(Unauthenticated):  # for a second at most
-            await ci.whoami()
-    assert created.id in [key.id async for key in boss.keys.all(principal="ci")]
+    assert [key.id async for key in boss.keys.all(principal="ci")] == [created.id]
     assert [key.id for key in (await boss.keys.list(principal="ci", limit=1)).items] == [created.id]
     with pytest.raises(NotFound):
         await boss.keys.revoke("nothing")
     principals = {principal.id: principal async for principal in boss.principals.all()}
-    assert principals["ci"].keys == []
+    assert (principals["ci"].keys, bool(principals["boss"].keys[0].name)) == ([], True)
     assert (await boss.principals.list(principal="ci")).items == [principals["ci"]]
-    assert principals["boss"].keys[0].name
     assert "" in [org.org async for org in boss.orgs.all()]
     assert (await boss.usage()).items == []
     assert (await boss.usage(principal="ada")).principal == "ada"
@@ -48,19 +42,16 @@ async def test_records_are_proved_counted_and_exported(boss: Client, session: st
     called = await boss.call(session, "list_directory")
     proof = await boss.records.get(called.record)
     assert (proof.record["id"], proof.chain.ok) == (called.record, True)
-    checked, cursor = 0, None
-    while True:
-        part = await boss.records.verify(limit=3, cursor=cursor)
-        assert part.ok, part.problem
-        checked, cursor = checked + part.checked, part.next
-        if cursor is None:
-            break
-    assert checked == part.last
+    part = await boss.records.verify(limit=3)
+    checked = part.checked
+    while part.ok and part.next:
+        part = await boss.records.verify(limit=3, cursor=part.next)
+        checked += part.checked
+    assert (part.ok, checked) == (True, part.last), part.problem
     summary = await boss.records.summary(session=session)
     assert (summary.calls, [tool.tool for tool in summary.tools]) == (1, ["list_directory"])
-    rows = [row async for row in boss.records.export(session=session)]
-    assert [row["id"] for row in rows] == [called.record]
-    assert [row["hash"] for row in rows] == [proof.chain.hash]
+    rows = [(row["id"], row["hash"]) async for row in boss.records.export(session=session)]
+    assert rows == [(called.record, proof.chain.hash)]
     link = await boss.links.record(session)
     sightings = await boss.fingerprints.sightings(link.runtime_hash)
     assert (sightings.links, sightings.sessions, sightings.is_partial) == (1, [session], False)

@@ -20,31 +20,21 @@ from capset_server.client import AgentInput, Client
 from tests.helpers.client.fixtures import Served
 
 
-async def test_health_needs_no_key(served: Served) -> None:
-    async with Client(served.url) as client:
-        await client.health()
-        with pytest.raises(Unauthenticated):
-            await client.agents.list()
-
-
 async def test_capabilities(boss: Client) -> None:
     page = await boss.capabilities.list()
-    assert page.total == len(page.items) > 3
-    assert [
-        capability.id for capability in (await boss.capabilities.list(text="workshop", status="available")).items
-    ] == ["workshop"]
-    assert (await boss.capabilities.list(category="[i]Tests[/i]")).total == 1
-    assert (await boss.capabilities.list(permission="session_files:read")).items[0].id == "session_file_system"
-    first = await boss.capabilities.list(limit=2)
-    assert ([capability.id for capability in first.items], first.next) == (
-        [capability.id for capability in page.items[:2]],
-        page.items[1].id,
-    )
-    assert [capability.id async for capability in boss.capabilities.all()] == [
-        capability.id for capability in page.items
+    ids = [capability.id for capability in page.items]
+    assert page.total == len(ids) > 3
+    cases: list[tuple[dict[str, Any], list[str]]] = [
+        ({"text": "workshop", "status": "available"}, ["workshop"]),
+        ({"category": "[i]Tests[/i]"}, ["workshop"]),
+        ({"permission": "session_files:read", "limit": 1}, ["session_file_system"]),
+        ({"limit": 2}, ids[:2]),
+        ({"cursor": ids[1]}, ids[2:]),
     ]
-    detail = await boss.capabilities.get("test_math")
-    assert detail.tools[0].schema_["required"] == ["a", "b"]
+    for filters, expected in cases:
+        assert [capability.id for capability in (await boss.capabilities.list(**filters)).items] == expected, filters
+    assert [capability.id async for capability in boss.capabilities.all()] == ids
+    assert (await boss.capabilities.get("test_math")).tools[0].schema_["required"] == ["a", "b"]
     with pytest.raises(NotFound, match="did you mean 'test_math'"):
         await boss.capabilities.get("test_maths")
 
@@ -56,9 +46,8 @@ async def test_an_agent_from_its_beginning_to_its_end(boss: Client) -> None:
     changed = await boss.agents.change(created.id, {"tags": None, "description": "Counts."}, version=1)
     assert (changed.tags, changed.description, changed.version) == ([], "Counts.", 2)
     assert await boss.agents.get(created.id) == changed
-    with pytest.raises(Outdated, match="has the version 2, not 1") as caught:
+    with pytest.raises(Outdated, match="has the version 2, not 1"):
         await boss.agents.change(created.id, {"description": "Lost."}, version=1)
-    assert (caught.value.code, caught.value.status) == ("outdated", 412)
     with pytest.raises(Outdated):
         await boss.agents.archive(created.id, version=1)
     await boss.agents.archive(created.id, version=2)
@@ -81,31 +70,25 @@ async def test_what_cannot_be_written_names_every_field(boss: Client) -> None:
         await boss.agents.change("foreman", {"description": "x"})
 
 
-async def test_pages_and_all_of_them(boss: Client) -> None:
-    agent_ids = [(await boss.agents.create(AgentInput(name="many"))).id for _ in range(3)]
+async def test_pages_and_all_of_them(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    agents = [(await boss.agents.create(AgentInput(name="many"))).id for _ in range(3)]
     first = await boss.agents.list(name="many", limit=2)
-    assert ([agent.id for agent in first.items], first.total) == (agent_ids[:0:-1], 3)
-    second = await boss.agents.list(name="many", limit=2, cursor=first.next)
-    assert ([agent.id for agent in second.items], second.next) == (agent_ids[:1], None)
-    assert [agent.id async for agent in boss.agents.all(name="many")] == agent_ids[::-1]
+    rest = await boss.agents.list(name="many", limit=2, cursor=first.next)
+    assert [agent.id for agent in (*first.items, *rest.items)] == agents[::-1]
+    assert (first.total, len(first.items), rest.next) == (3, 2, None)
+    sessions = [(await boss.sessions.create(agents[0])).id for _ in range(5)]
+    page = await boss.sessions.list(agent_id=agents[0], limit=2)
+    assert [session.id for session in page.items] == sessions[:2:-1]
+    calls = [(await boss.call(sessions[0], "t")).record for _ in range(5)]
+    for module in ("agents", "sessions", "records"):
+        monkeypatch.setattr(f"capset_server.client.{module}.LARGEST_PAGE", 2)
+    assert [agent.id async for agent in boss.agents.all(name="many")] == agents[::-1]
     assert "foreman" in [agent.name async for agent in boss.agents.all()]
-    sessions = [(await boss.sessions.create(agent_ids[0])).id for _ in range(3)]
-    page = await boss.sessions.list(agent_id=agent_ids[0], limit=2)
-    assert [session.id for session in page.items] == sessions[:0:-1]
-    assert [session.id async for session in boss.sessions.all(agent_id=agent_ids[0])] == sessions[::-1]
+    assert [session.id async for session in boss.sessions.all(agent_id=agents[0])] == sessions[::-1]
+    assert [record["id"] async for record in boss.records.all(session=sessions[0])] == calls[::-1]
     with pytest.raises(InvalidArguments) as caught:
         await boss.agents.list(limit=201)
     assert [field.path for field in caught.value.fields] == ["limit"]
-
-
-async def test_every_page_is_asked_for(boss: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    created = await boss.agents.create(AgentInput(name="paged"))
-    sessions = [(await boss.sessions.create(created.id)).id for _ in range(5)]
-    for module in ("sessions", "records"):
-        monkeypatch.setattr(f"capset_server.client.{module}.LARGEST_PAGE", 2)
-    assert [session.id async for session in boss.sessions.all(agent_id=created.id)] == sessions[::-1]
-    calls = [(await boss.call(sessions[0], "t")).record for _ in range(5)]
-    assert [record["id"] async for record in boss.records.all(session=sessions[0])] == calls[::-1]
 
 
 async def test_a_session_from_its_beginning_to_its_end(boss: Client) -> None:
@@ -115,13 +98,9 @@ async def test_a_session_from_its_beginning_to_its_end(boss: Client) -> None:
     snapshot = await boss.sessions.snapshot(session.id)
     assert {tool.name for tool in snapshot.tools if tool.in_play} >= {"echo", "steps"}
     await boss.sessions.delete(session.id)
-    for request in (
-        boss.sessions.get(session.id),
-        boss.sessions.delete(session.id),
-        boss.sessions.snapshot(session.id),
-    ):
+    for method in (boss.sessions.get, boss.sessions.delete, boss.sessions.snapshot):
         with pytest.raises(NotFound, match="there is no session"):
-            await request
+            await method(session.id)
 
 
 async def test_records_by_what_they_say(boss: Client, session: str) -> None:
@@ -148,9 +127,10 @@ async def test_who_may_not(served: Served) -> None:
             await ada.records.list()
     for key in (None, "capset_" + "x" * 43):
         async with Client(served.url, key=key) as nobody:
-            with pytest.raises(Unauthenticated) as caught:
+            with pytest.raises(Unauthenticated):
                 await nobody.agents.list()
-            assert caught.value.status == 401
+    async with Client(served.url) as nobody:
+        await nobody.health()
 
 
 async def test_an_id_is_one_part_of_a_path(boss: Client, session: str) -> None:

@@ -34,12 +34,9 @@ async def test_a_session_shows_and_does_what_was_chosen(boss: Client) -> None:
     snapshot = await boss.sessions.snapshot(session.id)
     used = {use.id: use for use in snapshot.uses}
     assert used["memory"].presets == {"recent_context": True, "full_context": True, "tools": True}
-    assert (used["memory"].config or {})["full"] == 3
-    assert used["workshop"].names["echo"] == "say"
-    assert {explanation.preset for explanation in snapshot.explained if explanation.capability == "memory"} >= {
-        "full_context",
-        "tools",
-    }
+    assert ((used["memory"].config or {})["full"], used["workshop"].names["echo"]) == (3, "say")
+    presets = {explanation.preset for explanation in snapshot.explained if explanation.capability == "memory"}
+    assert presets >= {"full_context", "tools"}
 
 
 @pytest.mark.spec("P4")
@@ -47,19 +44,13 @@ async def test_what_does_not_fit_is_named_with_its_place(boss: Client) -> None:
     wrong = CapabilityEntry(id="memory", presets={"ful_context": True}, config={"full": 0})
     with pytest.raises(DefinitionError) as refused:
         await boss.agents.create(AgentInput(name="chooser", capabilities=[wrong]))
-    assert [field.path for field in refused.value.fields] == [
-        "capabilities.0.presets.ful_context",
-        "capabilities.0.config.full",
-    ]
+    paths = [field.path for field in refused.value.fields]
+    assert paths == ["capabilities.0.presets.ful_context", "capabilities.0.config.full"]
 
 
 @pytest.mark.spec("P6")
 async def test_a_capability_says_what_can_be_chosen(boss: Client) -> None:
     detail = await boss.capabilities.get("memory")
-    assert [(preset.name, preset.default) for preset in detail.presets] == [
-        ("recent_context", True),
-        ("full_context", False),
-        ("tools", True),
-    ]
-    assert detail.config is not None
-    assert detail.config["properties"]["recent"]["maximum"] == 100
+    presets = {preset.name: preset.default for preset in detail.presets}
+    assert presets == {"recent_context": True, "full_context": False, "tools": True}
+    assert (detail.config or {})["properties"]["recent"]["maximum"] == 100

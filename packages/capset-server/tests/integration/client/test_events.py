@@ -20,8 +20,7 @@ async def read(*parts: bytes) -> list[MessageShape]:
     """Return the events of a stream that came in these parts, after which its result must be there."""
     async with stranger(*parts) as server, Client(server.url) as client, client.stream("s", "t") as stream:
         messages = [message async for message in stream]
-        assert stream.result.data == "done"
-        assert [message async for message in stream] == []
+        assert (stream.result.data, [message async for message in stream]) == ("done", [])
         return messages
 
 
@@ -30,25 +29,18 @@ def event(text: str, **more: object) -> str:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-async def test_every_end_of_line(end: str) -> None:
-    text = f"data: {event('a')}\n\n: beat\n\n{END}".replace("\n", end)
-    assert [message.data for message in await read(events(text.encode()))] == ["a"]
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+async def test_every_end_of_line_and_every_cut_is_the_same_to_readers(end: str, size: int) -> None:
+    payload = "日本 \u2028 é"
+    text = f"data: {event(payload)}\n\n: beat\n\n{END}".replace("\n", end).encode()
+    parts = [text[start : start + size] for start in range(0, len(text), size)]
+    assert [message.data for message in await read(events(b""), *parts)] == [payload]
 
 
 async def test_a_connection_that_breaks_after_the_result() -> None:
     chunk = END.encode()
     chunked = events(b"%x\r\n%b\r\n" % (len(chunk), chunk), "Transfer-Encoding: chunked")  # and no last chunk
     assert await read(chunked) == []
-
-
-async def test_every_cut() -> None:
-    payload = "日本 \u2028 é"
-    text = f"data: {event(payload)}\r\n\r\n:\r\n\r\n{END}".encode()
-    expected = await read(events(text))
-    assert [message.data for message in expected] == [payload]
-    for size in (1, 7):
-        cut = [text[start : start + size] for start in range(0, len(text), size)]
-        assert await read(events(b""), *cut) == expected
 
 
 async def test_fields_that_are_not_needed_and_events_that_nobody_knows() -> None:

@@ -29,16 +29,13 @@ def test_every_error_comes_back_as_it_was(kind: type[CapsetError]) -> None:
 
 @pytest.mark.spec("G24")
 def test_when_to_come_back_and_what_to_have_approved_come_back_too() -> None:
-    limited = LimitExceeded("too often", retry_after=1.25)
-    approval_error = ApprovalRequired("somebody has to approve it", approval="a-1")
-    for shape in (error_shape(limited), Problem.model_validate_json(problem_of(limited, "c").model_dump_json())):
-        rebuilt = error_of(shape)
-        assert isinstance(rebuilt, LimitExceeded)
-        assert rebuilt.retry_after == 1.25
-    for shape in (error_shape(approval_error), problem_of(approval_error, "c")):
-        rebuilt = error_of(shape)
-        assert isinstance(rebuilt, ApprovalRequired)
-        assert rebuilt.approval == "a-1"
+    for error, name, value in (
+        (LimitExceeded("too often", retry_after=1.25), "retry_after", 1.25),
+        (ApprovalRequired("somebody has to approve it", approval="a-1"), "approval", "a-1"),
+    ):
+        for shape in (error_shape(error), Problem.model_validate_json(problem_of(error, "c").model_dump_json())):
+            rebuilt = error_of(shape)
+            assert (type(rebuilt), getattr(rebuilt, name)) == (type(error), value)
 
 
 def test_what_is_said_of_one_error_counts_more_than_its_class() -> None:
@@ -50,13 +47,8 @@ def test_what_is_said_of_one_error_counts_more_than_its_class() -> None:
 
 def test_a_code_that_nobody_knows_is_a_general_error() -> None:
     rebuilt = error_of(error_shape(ToolError("come back later", code="too_fast", status=429)))
-    assert type(rebuilt) is CapsetError
-    assert (rebuilt.code, rebuilt.status, rebuilt.message, rebuilt.refusal) == (
-        "too_fast",
-        429,
-        "come back later",
-        False,
-    )
+    assert (type(rebuilt), rebuilt.message) == (CapsetError, "come back later")
+    assert (rebuilt.code, rebuilt.status, rebuilt.refusal) == ("too_fast", 429, False)
 
 
 def test_the_data_of_a_call_or_its_error() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from capset.errors import FileError, NotFound, PermissionDenied, VersionMismatch
@@ -37,22 +39,15 @@ async def test_a_new_line_is_part_of_a_name(boss: Client, session: str, path: st
 
 @pytest.mark.parametrize("path", ["a.txt", "", "/../a", "/a/..", "/a\0", "/\udcff", "/" + "x" * 1024, "/x" * 65])
 async def test_a_path_that_cannot_be_is_not_asked_for(boss: Client, session: str, path: str) -> None:
-    for request in (
-        boss.files.read(session, path),
-        boss.files.folder(session, path),
-        boss.files.write(session, path, b""),
-        boss.files.delete(session, path),
-    ):
+    for method in (boss.files.read, boss.files.folder, partial(boss.files.write, content=b""), boss.files.delete):
         with pytest.raises(FileError):
-            await request
+            await method(session, path)
 
 
 async def test_every_byte_is_kept(boss: Client, session: str) -> None:
-    content = bytes(range(256)) * 4_000
-    await boss.files.write(session, "/all", content)
-    assert (await boss.files.read(session, "/all")).content == content
-    await boss.files.write(session, "/none", b"")
-    assert (await boss.files.read(session, "/none")).content == b""
+    for content in (bytes(range(256)) * 4_000, b""):
+        await boss.files.write(session, "/all", content)
+        assert (await boss.files.read(session, "/all")).content == content
 
 
 async def test_a_version_that_is_expected(boss: Client, session: str) -> None:
@@ -60,9 +55,8 @@ async def test_a_version_that_is_expected(boss: Client, session: str) -> None:
         await boss.files.write(session, "/a", b"x", version=version)
     assert (await boss.files.read(session, "/a")).version == 3
     for version in (0, 2, 4):
-        with pytest.raises(VersionMismatch) as caught:
+        with pytest.raises(VersionMismatch):
             await boss.files.write(session, "/a", b"lost", version=version)
-        assert (caught.value.code, caught.value.status) == ("version_mismatch", 412)
     with pytest.raises(VersionMismatch):
         await boss.files.delete(session, "/a", version=2)
     assert (await boss.files.read(session, "/a")).content == b"x"
@@ -76,12 +70,9 @@ async def test_folders(boss: Client, session: str) -> None:
     assert [entry.path for entry in (await boss.files.folder(session)).items] == ["/b", "/e"]
     below = await boss.files.folder(session, "/b/", recursive=True)
     assert (below.path, [entry.path for entry in below.items]) == ("/b", ["/b/a", "/b/c", "/b/c/d"])
-    with pytest.raises(FileError, match="'/b' is a folder"):
-        await boss.files.read(session, "/b")
-    with pytest.raises(FileError, match="'/e' is not a folder"):
-        await boss.files.folder(session, "/e")
-    with pytest.raises(FileError, match="there is no file"):
-        await boss.files.folder(session, "/z")
+    for method, path in ((boss.files.read, "/b"), (boss.files.folder, "/e"), (boss.files.folder, "/z")):
+        with pytest.raises(FileError, match=f"'{path}'"):
+            await method(session, path)
     with pytest.raises(FileError):
         await boss.files.delete(session, "/b")
     await boss.files.delete(session, "/b", recursive=True)

@@ -1,4 +1,4 @@
-"""Administration in a real browser: keys that are made, used and revoked (spec 9)."""
+"""Administration in a real browser: keys that are made, used and revoked, and deliveries (spec 9)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from contextlib import suppress
 import pytest
 from playwright.async_api import Browser, Error, Page, expect
 
+from tests.helpers.connect.notifications.receiving import paying, receiver, settled
+from tests.helpers.net.support import answer
+from tests.helpers.server.approving import asked
+from tests.helpers.server.console.auditing import reading
 from tests.helpers.server.console.browsing import hold_page, sign_in, signed_in, visiting
 from tests.helpers.server.console.keys import ADMIN, EVIL
-from tests.helpers.server.support import Site, site
+from tests.helpers.server.support import site
 from tests.waiting import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.spec("N18")]
@@ -17,10 +21,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.spec("N18")]
 
 async def make_key(page: Page) -> str:
     """Fill in the form of a new key, once with too much, and return the key that it shows."""
-    await page.goto("/")
     await page.get_by_role("link", name="Administration").click()
     await page.get_by_role("link", name="Make a key").click()
-    await hold_page(page)
     await page.get_by_label("Name").fill("ci")
     await page.get_by_label("Principal", exact=True).fill("robot")
     await page.get_by_label("Permissions").fill("vault:open")
@@ -41,17 +43,6 @@ async def make_key(page: Page) -> str:
     return key
 
 
-async def content_of(page: Page) -> str:
-    """Return what a page has, once the browser has settled on it."""
-
-    async def content() -> str:
-        with suppress(Error):
-            return await page.content()
-        return ""
-
-    return await until(content, "the browser to show a page")
-
-
 async def leave_and_come_back(page: Page, key: str) -> None:
     """Look for a key where a browser might have kept it."""
     assert key not in page.url
@@ -60,24 +51,30 @@ async def leave_and_come_back(page: Page, key: str) -> None:
     await expect(page.get_by_role("link", name="ci", exact=True)).to_be_visible()
     with suppress(Error):  # a browser may refuse to show the answer to a form again
         await page.go_back()
-    assert key not in await content_of(page)
+
+    async def content() -> str:
+        with suppress(Error):
+            return await page.content()
+        return ""
+
+    assert key not in await until(content, "the browser to show a page")
 
 
-async def administer(server: Site, browser: Browser) -> None:
-    """Make a key, sign in with it elsewhere, revoke it, and see that sign-in end."""
-    await server.key("boss", scopes=ADMIN)
-    async with signed_in(browser, server, "boss", permissions=["clipboard-read", "clipboard-write"]) as page:
-        key = await make_key(page)
-        await leave_and_come_back(page, key)
-        assert [row.name for row in await server.kernel.store.keys.list()].count("ci") == 1
-        async with visiting(browser, server.url) as second:
+async def test_a_key_is_made_used_and_revoked(store: str, browser: Browser) -> None:
+    rights = ["clipboard-read", "clipboard-write"]
+    async with site(store=store) as server:
+        await server.key("boss", scopes=ADMIN)
+        async with (
+            signed_in(browser, server, "boss", permissions=rights) as page,
+            visiting(browser, server.url) as second,
+        ):
+            key = await make_key(page)
+            await leave_and_come_back(page, key)
+            assert [row.name for row in await server.kernel.store.keys.list()].count("ci") == 1
             await sign_in(second, key, "/account")
             await expect(second.get_by_text("session_files:read")).to_be_visible()
-            await hold_page(second)
             await page.goto("/keys")
-            await hold_page(page)
             await page.get_by_role("link", name="ci", exact=True).click()
-            await hold_page(page)
             page.once("dialog", lambda dialog: dialog.dismiss())
             await page.get_by_role("button", name="Revoke this key").click()
             await expect(page.get_by_text("valid", exact=True)).to_be_visible()
@@ -87,23 +84,6 @@ async def administer(server: Site, browser: Browser) -> None:
             await page.wait_for_timeout(1_100)  # servers take a revoked key for a second more
             await second.reload()
             await expect(second.get_by_role("heading", name="Sign in")).to_be_visible()
-
-
-async def test_a_key_is_made_used_and_revoked(store: str, browser: Browser) -> None:
-    async with site(store=store) as server:
-        await administer(server, browser)
-
-
-async def test_somebody_revokes_the_key_that_they_signed_in_with(store: str, browser: Browser) -> None:
-    async with site(store=store) as server:
-        async with signed_in(browser, server, "ada") as page:
-            await page.get_by_text("user:ada").first.click()
-            await page.get_by_role("link", name="Your account").click()
-            page.once("dialog", lambda dialog: dialog.accept())
-            await page.get_by_role("button", name="Revoke this key").click()
-            await expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
-        (row,) = await server.kernel.store.keys.list()
-        assert row.revoked_at
 
 
 async def test_the_pages_have_no_fault_with_text_of_others(store: str, browser: Browser) -> None:
@@ -120,6 +100,27 @@ async def test_the_pages_have_no_fault_with_text_of_others(store: str, browser: 
             await page.get_by_role("link", name=EVIL).click()
             await expect(page.get_by_role("heading", name=f"Key {EVIL}")).to_be_visible()
             await hold_page(page)
-            await page.goto("/limits")
-            await expect(page.get_by_text("Nothing limits it by itself.")).to_be_visible()
+
+
+async def test_a_delivery_that_failed_is_sent_again(store: str, browser: Browser) -> None:
+    async with (
+        receiver(answer(410), answer(204)) as endpoint,
+        paying(endpoint.hook(), store=store) as (server, http, session),
+    ):
+        await server.key("boss", scopes=ADMIN)
+        await server.key("spy", org="other", scopes=ADMIN)
+        await server.key("auditor", scopes=["capset:audit"])
+        request = await asked(http, session)
+        await settled(server, "ops", request, "failed")
+        for user, is_shown in (("spy", False), ("auditor", True)):
+            async with reading(server, user) as client:
+                listing = (await client.get("/deliveries")).text
+            assert (request in listing, "/retry" in listing) == (is_shown, False)
+        async with signed_in(browser, server, "boss", "/deliveries?state=failed") as page:
+            await expect(page.get_by_role("row", name="approval.requested")).to_contain_text("410")
             await hold_page(page)
+            await page.get_by_role("button", name="Retry").click()
+            await expect(page.get_by_role("status")).to_contain_text("Queued again")
+            await settled(server, "ops", request)
+            await page.reload()
+            await expect(page.get_by_role("row", name="approval.requested")).to_contain_text("delivered")

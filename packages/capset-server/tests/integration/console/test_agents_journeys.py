@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from capset_server.auth.keys import revoke_key
 from tests.helpers.server.console.browsing import hold_page, sign_in, signed_in
 from tests.helpers.server.support import Site, make_agent, site
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.spec("N10")]
 HOSTILE = "</textarea><script>alert(1)</script>\"'><img src=x onerror=alert(1)>{{7*7}}\u202eabc"
 
 
@@ -30,24 +29,17 @@ quiet = Capability("quiet", title="Quiet", description="Whispers.", instructions
 evil = Capability("evil", title=HOSTILE, description=HOSTILE, instructions=HOSTILE)
 
 
-@asynccontextmanager
-async def serve(store: str) -> AsyncGenerator[Site]:
-    """Serve with a store; ``boss`` is an administrator, ``ada`` is none."""
+@pytest.fixture
+async def shop(store: str) -> AsyncGenerator[Site]:
+    """Give a server with a database; ``boss`` is an administrator, ``ada`` is none."""
     async with site(loud, quiet, evil, store=store) as server:
         await server.key("boss", scopes=["capset:admin"])
         yield server
 
 
-@pytest.fixture
-async def shop(store: str) -> AsyncGenerator[Site]:
-    """Give a server with a database."""
-    async with serve(store) as server:
-        yield server
-
-
 async def entries(page: Page) -> list[str]:
     """Return the capabilities of the form, in order."""
-    return await page.locator("#entries input[name$='-id']").evaluate_all("found => found.map(one => one.value)")
+    return await page.locator("#entries input[name$='-id']").evaluate_all("inputs => inputs.map(input => input.value)")
 
 
 async def drag(page: Page, handle: str, target: str) -> None:
@@ -71,7 +63,6 @@ async def made(shop: Site, *capabilities: str, **more: Any) -> dict[str, Any]:
         return await make_agent(client, *capabilities, **more)
 
 
-@pytest.mark.spec("N10")
 async def test_an_agent_is_made_ordered_mended_and_saved(shop: Site, browser: Browser) -> None:
     async with signed_in(browser, shop, "ada", "/agents") as page:
         await page.get_by_role("link", name="New agent").click()
@@ -107,13 +98,9 @@ async def test_an_agent_is_made_ordered_mended_and_saved(shop: Site, browser: Br
         await page.get_by_role("button", name="Make the agent").click()
         await expect(page.locator(".told")).to_contain_text("Saved as version 1.")
         await expect(page.get_by_role("heading", level=1)).to_have_text("clerk")
-        await hold_page(page)
         agent = await stored(shop, page.url.removeprefix(shop.url))
-    assert [entry if isinstance(entry, str) else entry["id"] for entry in agent["capabilities"]] == [
-        "quiet",
-        "loud",
-        "kit",
-    ]
+    quiet_entry, loud_entry, kit_entry = agent["capabilities"]
+    assert (quiet_entry, loud_entry["id"], kit_entry) == ("quiet", "loud", "kit")
     assert agent["system_prompt"] == "You are a clerk."
 
 
@@ -145,24 +132,6 @@ async def test_two_who_edit_at_once_lose_nothing(shop: Site, browser: Browser) -
     assert (now["version"], now["description"], now["system_prompt"]) == (3, "First.", "Second.")
 
 
-@pytest.mark.spec("N11")
-async def test_a_version_is_compared_and_rolled_back(shop: Site, browser: Browser) -> None:
-    agent = await made(shop, "kit", system_prompt="One.\nSame.")
-    async with shop.client("ada") as client:
-        await client.patch(f"/v1/agents/{agent['id']}", json={"system_prompt": "Two.\nSame.", "capabilities": ["loud"]})
-    async with signed_in(browser, shop, "ada", f"/agents/{agent['id']}") as page:
-        await page.get_by_role("link", name="Versions").click()
-        await page.get_by_role("button", name="Compare the two").click()
-        await expect(page.locator("main")).to_contain_text("Version 1 → version 2")
-        await expect(page.locator(".diff .removed").filter(has_text="One.").first).to_be_visible()
-        await hold_page(page)
-        await page.get_by_text("Roll back …").click()
-        await page.get_by_role("button", name="Roll back to version 1").click()
-        await expect(page.locator(".told")).to_contain_text("Version 3 says what version 1 said.")
-    assert (await stored(shop, f"/agents/{agent['id']}"))["system_prompt"] == "One.\nSame."
-
-
-@pytest.mark.spec("N10")
 async def test_what_is_typed_outlives_every_error(shop: Site, browser: Browser) -> None:
     await shop.key("leaver")
     async with signed_in(browser, shop, "leaver", "/agents/new") as page:
@@ -192,7 +161,6 @@ async def test_what_is_typed_outlives_every_error(shop: Site, browser: Browser) 
     assert (agent["name"], agent["system_prompt"]) == ("kept", "One.")
 
 
-@pytest.mark.spec("N10")
 async def test_what_is_typed_while_the_server_answers_stays(shop: Site, browser: Browser) -> None:
     async with signed_in(browser, shop, "ada", "/agents/new") as page:
         arrived, answered = asyncio.Event(), asyncio.Event()
@@ -215,26 +183,20 @@ async def test_what_is_typed_while_the_server_answers_stays(shop: Site, browser:
         await expect(page.get_by_label("Name", exact=True)).to_have_value("late")
 
 
-@pytest.mark.spec("N10")
 async def test_every_page_holds_with_hostile_text(shop: Site, browser: Browser) -> None:
-    agent = await made(
-        shop, "evil", system_prompt=HOSTILE, description=HOSTILE, instructions=[HOSTILE], tags=[HOSTILE], model=HOSTILE
-    )
-    async with signed_in(browser, shop, "boss", "/agents") as page:
-        await hold_page(page)
-        for path in ("", "/edit", "/versions?before=1"):
-            await page.goto(f"/agents/{agent['id']}{path}")
+    fields: dict[str, Any] = dict.fromkeys(("system_prompt", "description", "model"), HOSTILE)
+    agent = await made(shop, "evil", instructions=[HOSTILE], tags=[HOSTILE], **fields)
+    async with signed_in(browser, shop, "boss") as page:
+        for path in ("", f"/{agent['id']}", f"/{agent['id']}/versions?before=1", f"/{agent['id']}/edit"):
+            await page.goto(f"/agents{path}")
             await hold_page(page)
-        await page.goto(f"/agents/{agent['id']}/edit")
         await page.get_by_label("System prompt").fill(HOSTILE + HOSTILE)
         await expect(page.locator("#preview-diff")).to_contain_text("{{7*7}}")
         assert await page.locator("img, script:not([src])").count() == 0
 
 
-@pytest.mark.spec("N10")
 async def test_one_is_asked_before_typed_text_is_left(shop: Site, browser: Browser) -> None:
     async with signed_in(browser, shop, "ada", "/agents/new") as page:
-        await hold_page(page)
         await page.get_by_label("Name", exact=True).press_sequentially("mine")
         dialogs: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The inbox without a browser: what its pages show, and to whom (spec 9)."""
+"""The inbox without a browser: what its pages show, to whom, and what its forms decide (spec 9)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any, Literal
 
 import httpx2
 import pytest
 
+from capset import Capability, tool
 from capset.definitions.governance.settings import Governance
 from capset_agents.playback.script_model import ScriptedModel
 from capset_agents.playback.scripts import Call
@@ -27,6 +29,9 @@ from tests.helpers.server.rest.turns import send
 from tests.helpers.server.support import Site, call, make_agent, make_session, site
 from tests.waiting import until
 
+FIRST = "01a00000-0000-7000-8000-000000000001"
+SECOND = "01a00000-0000-7000-8000-000000000002"
+
 
 @pytest.fixture(scope="module")
 async def shop() -> AsyncGenerator[Site]:
@@ -34,54 +39,61 @@ async def shop() -> AsyncGenerator[Site]:
         yield server
 
 
-@pytest.fixture
-async def boss(shop: Site) -> AsyncGenerator[httpx2.AsyncClient]:
-    async with at_console(shop, "boss") as browser:
-        yield browser
+@asynccontextmanager
+async def asking(
+    capability: Capability = till, **options: Any
+) -> AsyncGenerator[tuple[Site, Callable[..., Awaitable[str]]]]:
+    """Give a server with a boss, and what asks for a call in a session of somebody else."""
+    async with site(capability, **options) as server, server.client() as ada:
+        await server.key("boss", scopes=["capset:admin"])
+        session = await make_session(ada, capability.name)
+
+        async def ask(tool: str, **arguments: Any) -> str:
+            return (await call(ada, session, tool, **arguments)).json()["approval"]
+
+        yield server, ask
+
+
+def changes_in(page: str) -> str:
+    """Return what a page says of the last request that was approved."""
+    return page[page.index('id="since-title"') : page.index('id="conversation-title"')]
 
 
 @pytest.mark.spec("N5")
 async def test_the_list_says_who_asks_for_what_and_why(shop: Site, boss: httpx2.AsyncClient) -> None:
     request = await requested(shop, "send_mail", to=["eve@example.com"], body="Dear all", api_key="sk-1")
-    page = (await boss.get("/approvals", params={"tool": "send_mail"})).text
-    for part in ("send_mail", "destructive", "user:kim", "helper", "every call of &#39;send_mail&#39;", "expires"):
+    page = (await boss.get("/approvals?tool=send_mail")).text
+    for part in (
+        *("send_mail", "destructive", "user:kim", "helper", "every call of &#39;send_mail&#39;", "expires"),
+        *("to: [&#34;eve@example.com&#34;]", f'href="/approvals/{request}"'),
+    ):
         assert part in page, part
-    assert "to: [&#34;eve@example.com&#34;]" in page
     assert "sk-1" not in page
-    assert f'href="/approvals/{request}"' in page
-    assert request not in (await boss.get("/approvals", params={"tool": "pay"})).text
-    assert request in (await boss.get("/approvals", params={"principal": "user:kim", "status": "all"})).text
-    assert request not in (await boss.get("/approvals", params={"status": "rejected"})).text
-    assert (await boss.get("/approvals", params={"status": "lost"})).status_code == 422
+    for query, is_listed in (("tool=pay", False), ("principal=user:kim&status=all", True), ("status=rejected", False)):
+        assert (request in (await boss.get(f"/approvals?{query}")).text) is is_listed
+    assert (await boss.get("/approvals?status=lost")).status_code == 422
 
 
 @pytest.mark.spec("N5")
 async def test_the_list_is_counted_by_age_and_sorted_both_ways() -> None:
     clock = FakeClock()
-    async with site(till, clock=clock, governance=Governance(approval_seconds=900_000)) as server:
-        await server.key("boss", scopes=["capset:admin"])
-        await server.key("kim", scopes=["capset:call", "capset:write"])
-        async with server.client("kim") as client:
-            session = await make_session(client, "till")
-            requests: list[str] = []
-            for number, seconds in enumerate((90_000, 4_000, 400, 0)):
-                requests.append((await call(client, session, "pay", to="bob", amount=number)).json()["approval"])
-                clock.advance(seconds)
+    requests: list[str] = []
+    async with asking(clock=clock, governance=Governance(approval_seconds=900_000)) as (server, ask):
+        for amount, seconds in enumerate((90_000, 4_000, 400, 0)):
+            requests.append(await ask("pay", to="bob", amount=amount))
+            clock.advance(seconds)
         async with at_console(server, "boss") as browser:
-            newest, oldest = (await browser.get("/approvals")).text, (await browser.get("/approvals?order=oldest")).text
+            newest, oldest = [(await browser.get(f"/approvals{order}")).text for order in ("", "?order=oldest")]
     assert "<strong>4 requests</strong> wait" in newest
     assert "under 5 min: 1 · under 1 h: 1 · under 1 d: 1 · older: 1" in newest
-    ids = re.findall(r'data-request="([^"]+)"', newest)
-    assert ids == requests[::-1]
+    assert re.findall(r'data-request="([^"]+)"', newest) == requests[::-1]
     assert re.findall(r'data-request="([^"]+)"', oldest) == requests
 
 
 @pytest.mark.spec("N5")
 async def test_what_has_not_changed_is_not_sent_again(shop: Site, boss: httpx2.AsyncClient) -> None:
     request = await requested(shop)
-
-    async def poll(url: str) -> httpx2.Response:
-        return await boss.get(url, headers={"hx-request": "true"})
+    poll = partial(boss.get, headers={"hx-request": "true"})
 
     async def unchanged(path: str) -> str:
         """Return what a page asks for again, if nothing has changed: a time of ten seconds may end in between."""
@@ -97,48 +109,41 @@ async def test_what_has_not_changed_is_not_sent_again(shop: Site, boss: httpx2.A
         answer = await poll(poll_url)
         assert (answer.status_code, "<html" in answer.text) == ((204 if path.endswith(request) else 200), False)
     await sent(boss, request, "reject")
-    gone = await boss.get(f"/approvals/{request}/standing", headers={"hx-request": "true"})
-    assert "Rejected" in gone.text
-    assert 'hx-target="#decide"' in gone.text
-    assert "every 2s" not in gone.text, "what is decided changes no more"
+    gone = (await poll(f"/approvals/{request}/standing")).text
+    assert ("Rejected" in gone, 'hx-target="#decide"' in gone) == (True, True)
+    assert "every 2s" not in gone, "what is decided changes no more"
 
 
 @pytest.mark.spec("N6")
 async def test_a_request_shows_all_that_is_known_of_it() -> None:
-    async with inbox() as shop, at_console(shop, "boss") as boss:
+    async with inbox() as shop, at_console(shop, "boss") as boss, at_console(shop, "chief") as chief:
         request = await requested(shop, "send_mail", to=["eve@example.com"], body="Dear all,\nyours", api_key="sk-1")
-        page = (await boss.get(f"/approvals/{request}")).text
-        row = await stored(shop, request)
+        path, row = f"/approvals/{request}", await stored(shop, request)
+        page = (await boss.get(path)).text
         for part in (
             *("Send a message to people outside.", "mail:send", "destructive", "Schema of its arguments", "user:kim"),
             *(f"/fingerprints/{row.runtime_hash}", f"/fingerprints/{row.tool_hash}", row.session, "Dear all,\nyours"),
-            *("No earlier request for this tool", f"/approvals/{request}/conversation"),
+            *("No earlier request for this tool", f"{path}/conversation", "[redacted]", f'href="{path}?shown=1"'),
         ):
             assert part in page, part
         assert "sk-1" not in page
-        assert "[redacted]" in page
-        assert f'href="/approvals/{request}?shown=1"' in page
-        for path in (f"/approvals/{request}?shown=1", f"/approvals/{request}/edit?shown=1"):
-            assert "sk-1" in (await boss.get(path)).text, path
-        read = await boss.get(f"/approvals/{request}/conversation")
-        assert "There is none" in read.text
-        async with at_console(shop, "chief") as chief:
-            page = (await chief.get(f"/approvals/{request}")).text
+        for shown in (f"{path}?shown=1", f"{path}/edit?shown=1"):
+            assert "sk-1" in (await boss.get(shown)).text, shown
+        assert "There is none" in (await boss.get(f"{path}/conversation")).text
+        page = (await chief.get(path)).text
         assert "eve@example.com" in page
         assert "Schema of its arguments" not in page, "the fingerprint of a tool takes the scope capset:read"
 
 
 @pytest.mark.spec("N6")
 async def test_it_says_what_changed_since_the_last_one_that_was_approved(shop: Site, boss: httpx2.AsyncClient) -> None:
-    first = await requested(shop, "send_mail", to=["bob"], body="Hello")
+    first, rejected, request = [
+        await requested(shop, "send_mail", to=[to], body="Hello") for to in ("bob", "carl", "eve")
+    ]
     await sent(boss, first, "approve")
-    rejected = await requested(shop, "send_mail", to=["carl"], body="Hello")
     await sent(boss, rejected, "reject")
-    request = await requested(shop, "send_mail", to=["eve"], body="Hello")
-    page = (await boss.get(f"/approvals/{request}")).text
-    since = page[page.index('id="since-title"') : page.index('id="conversation-title"')]
-    assert f'href="/approvals/{first}"' in since
-    assert "was approved by user:boss" in since
+    since = changes_in((await boss.get(f"/approvals/{request}")).text)
+    assert (f'href="/approvals/{first}"' in since, "was approved by user:boss" in since) == (True, True)
     assert re.findall(r"<tr><td>(.*?)</td><td><code>(.*?)</code></td><td><code>(.*?)</code>", since) == [
         ("to", "[&#34;bob&#34;]", "[&#34;eve&#34;]")
     ]
@@ -150,48 +155,27 @@ async def test_it_says_what_changed_since_the_last_one_that_was_approved(shop: S
     assert '<span class="badge good">same</span> the code' in page
 
 
-@pytest.mark.spec("N3")
-async def test_another_organisation_gets_nothing_from_any_path(shop: Site) -> None:
-    request = await requested(shop, to="a secret friend")
-    async with at_console(shop, "spy") as spy:
-        for path in ("", "/edit", "/standing", "/beside", "/conversation"):
-            answer = await spy.get(f"/approvals/{request}{path}")
-            assert "secret friend" not in answer.text
-            assert answer.status_code == (200 if path == "/beside" else 404), path
-        token = re.search(r'data-token="([0-9a-f]{64})"', (await spy.get("/approvals")).text)
-        assert token is not None
-        for action in ("approve", "reject", "edit"):
-            form = {"token": token[1], "round": "0", "arguments/to": "eve"}
-            assert (await spy.post(f"/approvals/{request}/{action}", data=form)).status_code == 404
-        assert request not in (await spy.get("/approvals", params={"status": "all"})).text
-    assert (await stored(shop, request)).status == "pending"
-
-
 @pytest.mark.spec("N5", "N6")
 async def test_hostile_text_is_text_everywhere() -> None:
     arguments = json.dumps({EVIL: EVIL, "list": [EVIL], "deep": {EVIL: {EVIL: EVIL}}, "lines": f"{EVIL}\n{EVIL}"})
-    names = ("tool", "agent", "principal", "on_behalf_of", "reason")
-    async with site(till, store="memory://") as server:
+    texts = dict.fromkeys(("tool", "agent", "principal", "on_behalf_of", "reason"), EVIL)
+    texts["policies"] = json.dumps([EVIL])
+    async with site(till) as server:
         await server.key("boss", scopes=["capset:admin"])
-        texts = dict.fromkeys(names, EVIL) | {"arguments": arguments, "policies": json.dumps([EVIL])}
-        last = {"status": "approved", "decided_by": f"user:{EVIL}", "note": EVIL, "modified": arguments}
-        done = hostile(server, "01a00000-0000-7000-8000-000000000001", **texts, digest="1" * 64)
-        await server.kernel.store.approvals.open(done, most=9)
-        await server.kernel.store.approvals.move(replace(done, **last, decided_at=done.created_at), "pending")
-        texts["arguments"] = json.dumps({EVIL: "other"})
-        row = hostile(server, "01a00000-0000-7000-8000-000000000002", **texts)
-        await server.kernel.store.approvals.open(row, most=9)
+        done = hostile(server, FIRST, **texts, arguments=arguments, digest="1" * 64)
+        decision = {"status": "approved", "decided_by": f"user:{EVIL}", "note": EVIL, "modified": arguments}
+        row = hostile(server, SECOND, **texts, arguments=json.dumps({EVIL: "other"}))
+        approvals = server.kernel.store.approvals
+        await approvals.open(done, most=9)
+        await approvals.move(replace(done, **decision, decided_at=done.created_at), "pending")
+        await approvals.open(row, most=9)
         async with at_console(server, "boss") as browser:
             for path in (
-                *("/approvals", "/approvals?status=all", f"/approvals?status=all&tool={EVIL}&principal={EVIL}"),
-                *(
-                    f"/approvals/{approval.id}{more}"
-                    for approval in (row, done)
-                    for more in ("", "?all=1", "/conversation")
-                ),
-                *(f"/approvals/{row.id}/{more}" for more in ("edit", "standing", "beside")),
+                *("", "?status=all", f"?status=all&tool={EVIL}&principal={EVIL}"),
+                *(f"/{request}{more}" for request in (FIRST, SECOND) for more in ("", "?all=1", "/conversation")),
+                *(f"/{SECOND}/{more}" for more in ("edit", "standing", "beside")),
             ):
-                page = await browser.get(path)
+                page = await browser.get(f"/approvals{path}")
                 assert page.status_code == 200, (path, page.text)
                 body = re.sub(r"<(input|textarea)[^>]*>[^<]*", "", page.text)  # their text comes back exactly
                 for naked in NAKED:
@@ -202,44 +186,34 @@ async def test_hostile_text_is_text_everywhere() -> None:
 
 @pytest.mark.spec("N6")
 async def test_a_megabyte_of_arguments_is_shown_in_part_and_as_a_whole() -> None:
-    async with site(till) as server:
-        await server.key("boss", scopes=["capset:admin"])
-        await server.key("kim", scopes=["capset:call", "capset:write"])
-        request = None
-        async with server.client("kim") as client:
-            session = await make_session(client, "till")
-            response = await call(client, session, "pay", to="x" * 1_048_000 + " the end")
-            request = response.json()["approval"]
-        async with at_console(server, "boss") as browser:
-            page = await browser.get(f"/approvals/{request}")
-            assert (page.status_code, "the end" in page.text, "Show all of them" in page.text) == (200, False, True)
-            assert len(page.text) < 60_000
-            assert "/edit" not in page.text
-            assert (await browser.get(f"/approvals/{request}/edit")).url.path == f"/approvals/{request}"
-            assert "the end" in (await browser.get(f"/approvals/{request}?all=1")).text
-            assert len((await browser.get("/approvals")).text) < 20_000
-            assert (await sent(browser, str(request), "approve")).status_code == 200
+    async with asking() as (server, ask), at_console(server, "boss") as browser:
+        request = await ask("pay", to="x" * 1_048_000 + " the end")
+        page = await browser.get(f"/approvals/{request}")
+        assert (page.status_code, "the end" in page.text, "Show all of them" in page.text) == (200, False, True)
+        assert ("/edit" in page.text, len(page.text) < 60_000) == (False, True)
+        assert (await browser.get(f"/approvals/{request}/edit")).url.path == f"/approvals/{request}"
+        assert "the end" in (await browser.get(f"/approvals/{request}?all=1")).text
+        assert len((await browser.get("/approvals")).text) < 20_000
+        assert (await sent(browser, request, "approve")).status_code == 200
 
 
 @pytest.mark.spec("N6", "N13")
-async def test_arguments_are_shown_whole_however_they_are_nested(shop: Site) -> None:
+async def test_arguments_are_shown_whole_however_they_are_nested(shop: Site, boss: httpx2.AsyncClient) -> None:
     """Else what stands at their end would be approved unseen: their indentation is longer than they are."""
     nested: object = [*["nothing"] * 200, "everything"]
     for _ in range(90):
         nested = [nested]
-    row = hostile(shop, "01a00000-0000-7000-8000-0000000000d0", arguments=json.dumps({"steps": nested}))
-    many = hostile(shop, f"{row.id[:-1]}1", arguments=json.dumps({f"step {number}": nested for number in range(101)}))
-    for approval in (row, many):
-        await shop.kernel.store.approvals.open(replace(approval, org="acme", digest=approval.id), most=99)
-    async with at_console(shop, "boss") as browser:
-        page = (await browser.get(f"/approvals/{row.id}")).text
-        assert "everything" in page
-        assert len((await browser.get(f"/approvals/{many.id}")).text) < 60_000
-        all_of_it = await browser.get(f"/approvals/{many.id}?all=1")
-        outside = await browser.post(f"/approve/{many.id}", data={"action": "sign_in", "key": shop.keys["boss"]})
-        for page in (all_of_it.text, outside.text):
-            assert page.count("everything") == 101
-            assert len(page) < 1_000_000
+    few, many = {"steps": nested}, {f"step {number}": nested for number in range(101)}
+    for request, arguments in ((FIRST, few), (SECOND, many)):
+        row = hostile(shop, request, arguments=json.dumps(arguments), org="acme", digest=request)
+        await shop.kernel.store.approvals.open(row, most=99)
+    assert "everything" in (await boss.get(f"/approvals/{FIRST}")).text
+    assert len((await boss.get(f"/approvals/{SECOND}")).text) < 60_000
+    all_of_it = await boss.get(f"/approvals/{SECOND}?all=1")
+    outside = await boss.post(f"/approve/{SECOND}", data={"action": "sign_in", "key": shop.keys["boss"]})
+    for page in (all_of_it.text, outside.text):
+        assert page.count("everything") == 101
+        assert len(page) < 1_000_000
 
 
 @asynccontextmanager
@@ -256,16 +230,15 @@ async def thousand(folder: Path) -> AsyncGenerator[httpx2.AsyncClient]:
 
 @pytest.mark.spec("N5")
 async def test_a_thousand_open_requests_are_paged(tmp_path: Path) -> None:
+    ids: list[str] = []
+    path: str | None = "/approvals"
     async with thousand(tmp_path) as browser:
-        assert "<strong>1,000 requests</strong> wait" in (await browser.get("/approvals")).text
-        ids: list[str] = []
-        path: str | None = "/approvals"
         while path is not None:
             page = (await browser.get(path)).text
             ids += re.findall(r'data-request="([^"]+)"', page)
             following = re.search(r'rel="next" href="([^"]+)"', page)
             path = following and following[1].replace("&amp;", "&")
-        assert len(ids) == len(set(ids)) == 1_000
+    assert len(ids) == len(set(ids)) == 1_000
 
 
 @pytest.mark.realtime
@@ -288,40 +261,187 @@ async def test_it_shows_how_the_agent_itself_has_changed(tmp_path: Path) -> None
         await server.key("boss", scopes=["capset:admin"])
         await server.key("chief", scopes=["capset:approve"])
         agent = await make_agent(ada, "till", system_prompt="You pay.")
-        requests: list[str] = []
-        for prompt in ("You pay.", "You pay whoever asks."):
-            await ada.patch(f"/v1/agents/{agent['id']}", json={"system_prompt": prompt})
-            session = (await ada.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
-            assert (await ada.post("/v1/links", json={"session_id": session})).status_code == 201
-            await send(ada, session, "pay")
-            events = await read_until(ada, session, "turn.suspended")
-            requests.append(next(event.data["data"]["id"] for event in events if event.type == "approval.requested"))
-            if len(requests) == 1:
-                async with at_console(server, "boss") as browser:
-                    await sent(browser, requests[0], "approve")
-                await read_until(ada, session, "turn.ended")
-        async with at_console(server, "boss") as browser:
-            page = (await browser.get(f"/approvals/{requests[1]}")).text
-        assert f'<a href="/agents/{agent["id"]}">helper</a>, version 2' in page
-        since = page[page.index('id="since-title"') : page.index('id="conversation-title"')]
-        assert since.count('<span class="badge good">same</span>') == 3, "its prompt is no part of these"
-        assert '<span class="badge waiting">changed</span> the agent' in since
-        assert "You pay whoever asks." in since
-        async with at_console(server, "chief") as chief:
-            page = (await chief.get(f"/approvals/{requests[1]}")).text
-        assert "You pay whoever asks." not in page, "links are for those who audit"
-        assert "fingerprints</a> say" not in page
+        async with at_console(server, "boss") as boss, at_console(server, "chief") as chief:
+            request = session = ""
+            for prompt in ("You pay.", "You pay whoever asks."):
+                if request:
+                    await sent(boss, request, "approve")
+                    await read_until(ada, session, "turn.ended")
+                await ada.patch(f"/v1/agents/{agent['id']}", json={"system_prompt": prompt})
+                session = (await ada.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
+                assert (await ada.post("/v1/links", json={"session_id": session})).status_code == 201
+                await send(ada, session, "pay")
+                events = await read_until(ada, session, "turn.suspended")
+                request = next(event.data["data"]["id"] for event in events if event.type == "approval.requested")
+            page = (await boss.get(f"/approvals/{request}")).text
+            assert f'<a href="/agents/{agent["id"]}">helper</a>, version 2' in page
+            since = changes_in(page)
+            assert since.count('<span class="badge good">same</span>') == 3, "its prompt is no part of these"
+            assert '<span class="badge waiting">changed</span> the agent' in since
+            assert "You pay whoever asks." in since
+            page = (await chief.get(f"/approvals/{request}")).text
+            assert "You pay whoever asks." not in page, "links are for those who audit"
+            assert "fingerprints</a> say" not in page
 
 
 @pytest.mark.spec("M20", "N6")
-async def test_who_is_signed_in_to_the_console_is_led_there(shop: Site) -> None:
+async def test_who_is_signed_in_to_the_console_is_led_there(shop: Site, boss: httpx2.AsyncClient) -> None:
     request = await requested(shop)
     async with shop.client(None) as stranger:
         assert "console" not in (await stranger.get(f"/approve/{request}")).text
-    async with at_console(shop, "boss") as browser:
-        for request_id in (request, "no-such-id"):
-            page = await browser.get(f"/approve/{request_id}")
-            assert (page.status_code, f'href="../approvals/{request_id}"' in page.text) == (200, True)
-            assert "Sign in to decide" in page.text, "the page has a sign-in of its own"
-        console_page = await browser.get(f"/approvals/{request}")
-        assert (console_page.status_code, "bob" in console_page.text) == (200, True)
+    for request_id in (request, "no-such-id"):
+        page = await boss.get(f"/approve/{request_id}")
+        assert (page.status_code, f'href="../approvals/{request_id}"' in page.text) == (200, True)
+        assert "Sign in to decide" in page.text, "the page has a sign-in of its own"
+
+
+@pytest.mark.spec("N7")
+async def test_each_decision_is_that_of_rest(shop: Site, boss: httpx2.AsyncClient) -> None:
+    once, session, no, other = [await requested(shop, to=f"bob {number}") for number in range(4)]
+    done = await sent(boss, once, "approve", scope="once", note="  fine\r\nthen ")
+    assert (done.status_code, "Approved." in done.text, "user:boss" in done.text) == (200, True, True)
+    await sent(boss, session, "approve", scope="session")
+    await sent(boss, no, "reject", note="not today")
+    for action, wrong in (
+        ("approve", {"scope": "ever"}),
+        ("approve", {"round": "x"}),
+        ("reject", {"note": "x" * 1_001}),
+    ):
+        assert (await sent(boss, other, action, **wrong)).status_code == 422
+    rows = [await stored(shop, request) for request in (once, session, no, other)]
+    assert [(row.status, row.scope, row.note, row.decided_by) for row in rows] == [
+        ("approved", "once", "fine\nthen", "user:boss"),
+        ("approved", "session", None, "user:boss"),
+        ("rejected", "once", "not today", "user:boss"),
+        ("pending", "once", None, None),
+    ]
+
+
+@pytest.mark.spec("N7")
+async def test_the_second_of_two_decisions_is_answered_kindly(shop: Site, boss: httpx2.AsyncClient) -> None:
+    request = await requested(shop)
+    await sent(boss, request, "approve")
+    async with at_console(shop, "chief") as chief:
+        late = await sent(chief, request, "reject", note="no")
+        assert "<strong>user:boss</strong> has approved" in late.text
+        edited = await sent(chief, request, "edit", **{"arguments/to": "eve"})
+    for refused in (late, edited):
+        assert (refused.status_code, "You were too late" in refused.text) == (409, True)
+    row = await stored(shop, request)
+    assert (row.status, row.decided_by, row.modified) == ("approved", "user:boss", None)
+
+
+@pytest.mark.spec("N7")
+async def test_another_decides_what_is_ones_own(shop: Site) -> None:
+    request = await requested(shop)
+    async with at_console(shop, "kim") as kim:
+        page = (await kim.get(f"/approvals/{request}")).text
+        assert "You cannot approve this: a request is approved by another principal" in page
+        assert "Approve once" not in page
+        refused = await sent(kim, request, "approve")
+        assert (refused.status_code, "by another principal" in refused.text) == (403, True)
+        assert (await stored(shop, request)).status == "pending"
+        await sent(kim, request, "reject", note="a mistake")
+    assert (await stored(shop, request)).status == "rejected"
+
+
+@pytest.mark.spec("N7")
+async def test_arguments_are_edited_in_a_form_of_their_schema(shop: Site, boss: httpx2.AsyncClient) -> None:
+    request = await requested(shop, "send_mail", to=["bob", "eve"], body="Hello", urgent=True)
+    page = (await boss.get(f"/approvals/{request}/edit")).text
+    assert re.search(r'<textarea id="field-arguments/to"[^>]*>\nbob\neve</textarea>', page)
+    assert ('name="arguments/body"' in page, '<option value="true" selected>' in page) == (True, True)
+    form = {"arguments/to": "bob", "arguments/body": "", "arguments/urgent": "false"}
+    wrong = await sent(boss, request, "edit", **form, **{"arguments/api_key": "[redacted]"})
+    assert wrong.status_code == 422
+    assert re.search(r'class="field-error" id="field-arguments/api_key-error">the whole value', wrong.text)
+    assert re.search(r'<textarea id="field-arguments/to"[^>]*>\nbob</textarea>', wrong.text), "as it was sent"
+    assert (await stored(shop, request)).status == "pending"
+    done = await sent(boss, request, "edit", **form, note="one is enough")
+    assert ("Approved." in done.text, "What was asked for" in done.text) == (True, True)
+    row = await stored(shop, request)
+    assert json.loads(row.modified or "") == {"to": ["bob"], "body": "", "urgent": False}
+    assert row.note == "one is enough"
+
+
+@pytest.mark.spec("N7", "G51")
+async def test_arguments_that_are_shown_on_request_are_shown_after_an_error_too(
+    shop: Site, boss: httpx2.AsyncClient
+) -> None:
+    body = "curl https://ok/?token=x;{rm,-rf,/srv}"
+    request = await requested(shop, "send_mail", to=["bob"], body=body, urgent=True)
+    assert "{rm,-rf,/srv}" in (await boss.get(f"/approvals/{request}/edit?shown=1")).text
+    form = {"arguments/to": "bob", "arguments/body": body, "arguments/urgent": "perhaps"}
+    wrong = await sent(boss, request, "edit?shown=1", **form)
+    assert (wrong.status_code, f"/approvals/{request}/edit?shown=1" in wrong.text) == (422, True)
+
+
+@pytest.mark.spec("N7")
+async def test_errors_of_rest_stand_at_their_fields(shop: Site, boss: httpx2.AsyncClient) -> None:
+    request = await requested(shop)
+    wrong = await sent(boss, request, "edit", **{"arguments/to": "eve", "arguments/amount": "many"})
+    assert wrong.status_code == 422
+    assert re.search(r'class="field-error" id="field-arguments/amount-error">a whole number is expected', wrong.text)
+    missing = await sent(boss, request, "edit", **{"arguments/amount": "3"})
+    assert missing.status_code == 422
+    assert re.search("<code>to</code>|field-arguments/to-error", missing.text)
+    for text in ('{"to": "eve", "amount": 4', "[1]", '{"to": 4}', '{"to": "eve", "amount": NaN}'):
+        refused = await sent(boss, request, "edit", json=text)
+        assert (refused.status_code, text.replace('"', "&#34;") in refused.text) == (422, True), "as it was sent"
+    assert (await sent(boss, request, "edit", json='{"to": "eve"}')).status_code == 200
+    assert json.loads((await stored(shop, request)).modified or "") == {"to": "eve"}
+
+
+@pytest.mark.spec("N7")
+@pytest.mark.parametrize("body", ["a\r\nb", "a\rb", "a\0b"])
+async def test_what_a_form_cannot_say_is_edited_as_json(shop: Site, boss: httpx2.AsyncClient, body: str) -> None:
+    request = await requested(shop, "send_mail", to=["x", ""], body=body)
+    page = (await boss.get(f"/approvals/{request}/edit")).text
+    assert ('name="json"' in page, "arguments/body" in page) == (True, False)
+    assert json.dumps(body)[1:-1] in page
+
+
+@pytest.mark.spec("N7")
+async def test_a_choice_that_is_left_alone_stays_as_it_was_asked_for() -> None:
+    """A browser chooses the first one itself where none is chosen."""
+
+    @tool(effect="write", approval="ask")
+    async def sort_out(what: Literal["löschen", "prüfen"]) -> str:
+        """Sort something out."""
+        return what
+
+    async with (
+        asking(Capability("desk", tools=[sort_out])) as (server, ask),
+        at_console(server, "boss") as browser,
+    ):
+        page = (await browser.get(f"/approvals/{await ask('sort_out', what='prüfen')}/edit")).text
+    assert re.findall(r'<option value="([^"]*)" selected', page) == ["&#34;prüfen&#34;"]
+
+
+@pytest.mark.spec("N7")
+async def test_of_several_approvers_each_sees_how_many_have_approved(shop: Site, boss: httpx2.AsyncClient) -> None:
+    request = await requested(shop, "donate", to="a museum")
+    assert "0 of 2 approvals" in (await boss.get("/approvals?tool=donate")).text
+    first = (await sent(boss, request, "approve", note="I know them")).text
+    assert "Your approval counts: 1 of 2 are given." in first
+    assert "You cannot approve this" in first
+    async with at_console(shop, "chief") as chief:
+        page = (await chief.get(f"/approvals/{request}")).text
+        assert re.search(r"approved by <strong>user:boss</strong>.*: I know them", page)
+        assert "Approved." in (await sent(chief, request, "approve")).text
+    assert (await stored(shop, request)).status == "approved"
+
+
+@pytest.mark.spec("N7")
+async def test_a_request_that_expires_while_it_is_looked_at() -> None:
+    clock = FakeClock()
+    async with asking(clock=clock) as (server, ask), at_console(server, "boss") as browser:
+        path = f"/approvals/{await ask('pay', to='bob')}"
+        token = re.search(r'data-token="([0-9a-f]{64})"', (await browser.get(path)).text)
+        assert token is not None
+        clock.advance(3_601)
+        late = await browser.post(f"{path}/approve", data={"token": token[1], "round": "0"})
+        assert (late.status_code, "the request has expired" in late.text) == (409, True)
+        standing = await browser.get(f"{path}/standing", headers={"hx-request": "true"})
+        for page in (late, standing):
+            assert "It expired without a decision" in page.text

@@ -8,10 +8,11 @@ from collections.abc import AsyncGenerator
 import httpx2
 import pytest
 
-from tests.helpers.server.console.app import sign_in, token_of
+from tests.helpers.server.console.auditing import reading
 from tests.helpers.server.console.capabilities import EVIL, desk, drawer, evil, many
 from tests.helpers.server.support import Site, make_agent, site
 
+pytestmark = pytest.mark.spec("N8")
 HTMX = {"hx-request": "true"}
 
 
@@ -23,101 +24,87 @@ async def shop() -> AsyncGenerator[Site]:
         yield server
 
 
-@pytest.fixture
-async def browser(shop: Site) -> AsyncGenerator[httpx2.AsyncClient]:
-    async with shop.client(None, follow_redirects=True) as client:
-        await sign_in(client, shop.keys["boss"])
-        yield client
-
-
-@pytest.mark.spec("N8")
-async def test_capabilities_are_found_and_paged(browser: httpx2.AsyncClient) -> None:
-    first = await browser.get("/capabilities")
-    assert (first.status_code, first.text.count('class="card capability"')) == (200, 60)
-    following = re.search(r'rel="next" href="([^"]+)"', first.text)
-    assert following is not None
-    second = await browser.get(following[1].replace("&amp;", "&"))
-    assert second.text.count('class="card capability"') == 60
+async def test_capabilities_are_found_and_paged(boss: httpx2.AsyncClient) -> None:
+    path = "/capabilities"
+    for _ in range(2):
+        page = (await boss.get(path)).text
+        assert page.count('class="card capability"') == 60
+        following = re.search(r'rel="next" href="([^"]+)"', page)
+        assert following is not None
+        path = following[1].replace("&amp;", "&")
     for query in ("text=drawer", "category=furniture", "permission=desk:write&text=desk"):
-        page = await browser.get(f"/capabilities?{query}")
+        page = await boss.get(f"/capabilities?{query}")
         assert ("The desk" in page.text, "Number 1<" in page.text) == (True, False), query
-    fragment = await browser.get("/capabilities?text=drawer", headers=HTMX)
+    fragment = await boss.get("/capabilities?text=drawer", headers=HTMX)
     assert fragment.text.lstrip().startswith('<section id="found"')
-    assert "<html" not in fragment.text
-    assert "No capability fits" in (await browser.get("/capabilities?text=nothing+at+all")).text
-    assert (await browser.get("/capabilities?status=odd")).status_code == 422
+    assert "No capability fits" in (await boss.get("/capabilities?text=nothing+at+all")).text
+    assert (await boss.get("/capabilities?status=odd")).status_code == 422
 
 
 @pytest.mark.spec("N17")
-async def test_the_hashes_of_all_capabilities_are_paged(browser: httpx2.AsyncClient) -> None:
+async def test_the_hashes_of_all_capabilities_are_paged(boss: httpx2.AsyncClient) -> None:
     path, names = "/fingerprints", set[str]()
     while path:
-        page = await browser.get(path)
-        page_names = set(re.findall(r"<li class=\"card\"><p><strong>([^<]+)</strong>", page.text))
+        page = await boss.get(path)
+        page_names = set(re.findall(r'<li class="card"><p><strong>([^<]+)</strong>', page.text))
         assert not names & page_names
         names |= page_names
         following = re.search(r'rel="next" href="(/fingerprints\?installed=\d+)#installed"', page.text)
         path = following[1] if following else ""
     assert names >= {"desk", "drawer", *(capability.name for capability in many)}
-    assert (await browser.get("/fingerprints?installed=x")).status_code == 422
+    assert (await boss.get("/fingerprints?installed=x")).status_code == 422
 
 
-@pytest.mark.spec("N8")
-async def test_a_capability_is_shown_in_full(shop: Site, browser: httpx2.AsyncClient) -> None:
+async def test_a_capability_is_shown_in_full(shop: Site, boss: httpx2.AsyncClient) -> None:
     async with shop.client("boss") as client:
         agent = await make_agent(client, "desk", name="Desk keeper")
-    page = (await browser.get("/capabilities/desk")).text
-    for part in ("A desk with a drawer.", "scribble", "desk:write", "asks for approval", "5/1h", "Write on the desk."):
+    page = (await boss.get("/capabilities/desk")).text
+    for part in (
+        *("A desk with a drawer.", "scribble", "desk:write", "asks for approval", "5/1h", "Write on the desk."),
+        "<code>page</code></td><td><code>integer</code></td><td>yes</td>",
+        *("Default: <code>&#34;hello&#34;</code>", "<svg", ">drawer</text>", "needs"),
+        *(f'href="/agents/{agent["id"]}"', "Desk keeper"),
+    ):
         assert part in page, part
-    assert re.search(r"<code>page</code></td><td><code>integer</code></td><td>yes</td>", page)
-    assert "Default: <code>&#34;hello&#34;</code>" in page
-    assert ("<svg" in page, ">drawer</text>" in page, "needs" in page) == (True, True, True)
-    assert f'href="/agents/{agent["id"]}"' in page
-    assert "Desk keeper" in page
-    assert (await browser.get("/capabilities/nothing")).status_code == 404
-    async with shop.client(None, follow_redirects=True) as other:
-        await sign_in(other, shop.keys["spy"])
-        assert "Desk keeper" not in (await other.get("/capabilities/desk")).text, "of another organisation"
+    assert (await boss.get("/capabilities/nothing")).status_code == 404
+    async with reading(shop, "spy") as spy:
+        assert "Desk keeper" not in (await spy.get("/capabilities/desk")).text, "of another organisation"
 
 
-@pytest.mark.spec("N8")
 async def test_presets_and_configuration_show_what_comes_of_them_and_keep_nothing(
-    shop: Site, browser: httpx2.AsyncClient
+    shop: Site, boss: httpx2.AsyncClient
 ) -> None:
-    page = await browser.get("/capabilities/desk")
-    form = {"token": token_of(page)}
-    without = await browser.post("/capabilities/desk", data=form, headers=HTMX)
-    assert ("<code>scribble</code>" in without.text, "<code>gaze</code>" in without.text) == (True, False)
-    with_gazing = await browser.post("/capabilities/desk", data={**form, "preset": "gazing"}, headers=HTMX)
-    assert ("<code>gaze</code>" in with_gazing.text, "Look closely." in with_gazing.text) == (True, True)
-    assert "<html" not in with_gazing.text
-    sized = await browser.post("/capabilities/desk", data={**form, "config/size": "5"}, headers=HTMX)
-    assert "size: 5" in sized.text
-    assert "- id: desk" in sized.text
+    for form, shown, absent in (
+        ({}, "<code>scribble</code>", "<code>gaze</code>"),
+        ({"preset": "gazing"}, "<code>gaze</code>", "<html"),
+        ({"preset": "gazing"}, "Look closely.", "<html"),
+        ({"config/size": "5"}, "size: 5", "<html"),
+        ({"config/size": "5"}, "- id: desk", "<html"),
+    ):
+        preview = await boss.post("/capabilities/desk", data=form, headers=HTMX)
+        assert (shown in preview.text, absent in preview.text) == (True, False)
     for wrong in ("many", "1.5"):
-        refused = await browser.post("/capabilities/desk", data={**form, "config/size": wrong})
+        refused = await boss.post("/capabilities/desk", data={"config/size": wrong})
         assert (refused.status_code, f'value="{wrong}"' in refused.text) == (200, True), "the form as it was sent"
         assert 'aria-invalid="true"' in refused.text
-    assert (await browser.post("/capabilities/desk", data={"preset": "gazing"})).status_code == 403, "a forged form"
+    forged = await boss.post("/capabilities/desk", data={"preset": "gazing"}, headers={"x-capset-token": "0" * 64})
+    assert forged.status_code == 403
     async with shop.client("boss") as client:
         response = await client.get("/v1/agents", params={"name": "preview"})
         assert response.json()["items"] == []
 
 
-@pytest.mark.spec("N8")
-async def test_what_others_wrote_is_text(browser: httpx2.AsyncClient) -> None:
+async def test_what_others_wrote_is_text(boss: httpx2.AsyncClient) -> None:
     for path in ("/capabilities/evil", "/capabilities?text=evil", f"/capabilities?text={EVIL[:60]}"):
-        page = re.sub(r'value="[^"]*"', "", (await browser.get(path)).text)  # what comes back stays as it is
-        assert "<script>alert" not in page
-        assert "<img" not in page
-        assert "\u202e" not in page
+        page = re.sub(r'value="[^"]*"', "", (await boss.get(path)).text)  # what comes back stays as it is
+        for part in ("<script>alert", "<img", "\u202e"):
+            assert part not in page
         assert ("{{7*7}}" in page) == ("gnp.exe" in page), "no template was made of it"
-    assert "\\u{202e}gnp.exe" in (await browser.get("/capabilities/evil")).text
+    assert "\\u{202e}gnp.exe" in (await boss.get("/capabilities/evil")).text
 
 
 @pytest.mark.realtime
-@pytest.mark.spec("N8")
-async def test_what_it_works_with_here_is_found_out_afterwards(browser: httpx2.AsyncClient) -> None:
-    page = (await browser.get("/capabilities/sandbox")).text
+async def test_what_it_works_with_here_is_found_out_afterwards(boss: httpx2.AsyncClient) -> None:
+    page = (await boss.get("/capabilities/sandbox")).text
     assert 'hx-get="/capabilities/sandbox/readiness"' in page
-    assert "On the machine of this server" in (await browser.get("/capabilities/sandbox/readiness")).text
+    assert "On the machine of this server" in (await boss.get("/capabilities/sandbox/readiness")).text

@@ -13,6 +13,7 @@ from markupsafe import escape
 from tests.helpers.server.console.auditing import TEXTS, auditing, changed_agent, reading
 from tests.helpers.server.support import Site, make_agent
 
+pytestmark = pytest.mark.spec("N17")
 Links = tuple[dict[str, Any], dict[str, Any]]
 
 
@@ -27,13 +28,6 @@ async def links(shop: Site) -> Links:
     return await changed_agent(shop)
 
 
-@pytest.fixture
-async def boss(shop: Site) -> AsyncGenerator[httpx2.AsyncClient]:
-    async with reading(shop) as client:
-        yield client
-
-
-@pytest.mark.spec("N17")
 async def test_a_hash_is_shown_with_what_it_covers_and_when_it_was_live(boss: httpx2.AsyncClient, links: Links) -> None:
     before, _ = links
     tool = next(ref for ref in before["tool_refs"] if ref["name"] == "echo")
@@ -48,11 +42,10 @@ async def test_a_hash_is_shown_with_what_it_covers_and_when_it_was_live(boss: ht
         assert page.status_code == 200
         for text in (fingerprint, *texts, "When it was live", f'href="/sessions/{before["session_id"]}"'):
             assert text in unescape(page.text), text
-    assert (await boss.get(f"/fingerprints/{'0' * 64}")).status_code == 404
-    assert (await boss.get("/fingerprints/x")).status_code == 422
+    for fingerprint, status in (("0" * 64, 404), ("x", 422)):
+        assert (await boss.get(f"/fingerprints/{fingerprint}")).status_code == status
 
 
-@pytest.mark.spec("N17")
 async def test_what_changed_since_is_one_link_away(boss: httpx2.AsyncClient, links: Links) -> None:
     before, after = links
     old = await boss.get(f"/fingerprints/{before['prompt_hash']}")
@@ -64,71 +57,63 @@ async def test_what_changed_since_is_one_link_away(boss: httpx2.AsyncClient, lin
     assert f'href="/fingerprints/{before["id"]}/diff/{after["id"]}">what changed' in listing.text
 
 
-@pytest.mark.spec("N17")
 async def test_any_two_are_compared(boss: httpx2.AsyncClient, links: Links) -> None:
     before, after = links
-    comparison = await boss.get("/fingerprints/find", params={"before": before["id"], "after": f" {after['id']} "})
-    assert comparison.url.path == f"/fingerprints/{before['id']}/diff/{after['id']}"
-    assert '<span class="sign">-</span>Count to nine.' in comparison.text
-    assert '<span class="sign">+</span>Count to ten.' in comparison.text
-    for name in ("pay", "donate"):
-        assert f'<span class="badge good">added</span> <code>{name}</code>' in comparison.text
-    assert '<span class="badge bad">removed</span> <code>echo</code>' in comparison.text
-    prompt = await boss.get(f"/fingerprints/{before['prompt_hash']}/diff/{after['prompt_hash']}")
-    assert '<span class="sign">+</span>Count to ten.' in prompt.text
-    tools = await boss.get(f"/fingerprints/{before['runtime_hash']}/diff/{after['runtime_hash']}")
-    assert '<span class="badge good">tool added</span> <code>pay</code>' in tools.text
-    assert '<span class="badge bad">tool removed</span> <code>echo</code>' in tools.text
-    tool_fingerprint, other = (next(ref["hash"] for ref in link["tool_refs"]) for link in links)
-    assert "changed" in (await boss.get(f"/fingerprints/{tool_fingerprint}/diff/{other}")).text
-    same = await boss.get(f"/fingerprints/{tool_fingerprint}/diff/{tool_fingerprint}")
-    assert "Nothing differs" in same.text
-    unlike = await boss.get(f"/fingerprints/{tool_fingerprint}/diff/{before['prompt_hash']}")
-    assert (unlike.status_code, "tool and prompt" in unlike.text) == (422, True)
-    for path in ("x/diff/y", f"{tool_fingerprint}/diff/{'0' * 64}"):
-        assert (await boss.get(f"/fingerprints/{path}")).status_code == 404
-    assert (await boss.get("/fingerprints/find")).status_code == 422
-    response = await boss.get("/fingerprints/find", params={"before": tool_fingerprint})
-    assert response.url.path == f"/fingerprints/{tool_fingerprint}"
-
-
-@pytest.mark.spec("N17", "N19")
-async def test_hostile_prompts_are_shown_as_text(shop: Site, boss: httpx2.AsyncClient) -> None:
-    texts = "\n".join(TEXTS)
-    async with shop.client("caller") as client:
-        agent = await make_agent(client, system_prompt=texts, capabilities=[])
-        session = (await client.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
-        first = (await client.post("/v1/links", json={"session_id": session})).json()
-        headers = {"If-Match": f'"{agent["version"]}"'}
-        await client.patch(f"/v1/agents/{agent['id']}", json={"system_prompt": "x" + texts}, headers=headers)
-        session = (await client.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
-        second = (await client.post("/v1/links", json={"session_id": session})).json()
-    for path in (
-        "/fingerprints",
-        f"/fingerprints/{first['prompt_hash']}",
-        f"/fingerprints/{first['static_hash']}",
-        f"/fingerprints/{first['prompt_hash']}/diff/{second['prompt_hash']}",
-        f"/fingerprints/{first['id']}/diff/{second['id']}",
+    tool_hash, other_tool = (link["tool_refs"][0]["hash"] for link in links)
+    prompt_changes = ['sign">-</span>Count to nine.', 'sign">+</span>Count to ten.']
+    tool_changes = ["added</span> <code>pay<", "added</span> <code>donate<", "removed</span> <code>echo<"]
+    for one, other, words in (
+        (before["id"], after["id"], [*prompt_changes, *tool_changes]),
+        (before["prompt_hash"], after["prompt_hash"], prompt_changes),
+        (before["runtime_hash"], after["runtime_hash"], [f"tool {change}" for change in tool_changes]),
+        (tool_hash, other_tool, ["changed"]),
+        (tool_hash, tool_hash, ["Nothing differs"]),
     ):
-        page = await boss.get(path)
+        page = await boss.get("/fingerprints/find", params={"before": one, "after": f" {other} "})
+        assert page.url.path == f"/fingerprints/{one}/diff/{other}"
+        for text in words:
+            assert text in page.text, text
+    unlike = await boss.get(f"/fingerprints/{tool_hash}/diff/{before['prompt_hash']}")
+    assert (unlike.status_code, "tool and prompt" in unlike.text) == (422, True)
+    for path, status in (("find", 422), ("x/diff/y", 404), (f"{tool_hash}/diff/{'0' * 64}", 404)):
+        assert (await boss.get(f"/fingerprints/{path}")).status_code == status
+    alone = await boss.get("/fingerprints/find", params={"before": tool_hash})
+    assert alone.url.path == f"/fingerprints/{tool_hash}"
+
+
+@pytest.mark.spec("N19")
+async def test_hostile_prompts_are_shown_as_text(shop: Site, boss: httpx2.AsyncClient) -> None:
+    links: list[dict[str, Any]] = []
+    async with shop.client("caller") as client:
+        agent = await make_agent(client, system_prompt="new", capabilities=[])
+        for prompt in ("\n".join(TEXTS), "x" + "\n".join(TEXTS)):
+            assert (await client.patch(f"/v1/agents/{agent['id']}", json={"system_prompt": prompt})).is_success
+            session = (await client.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
+            links.append((await client.post("/v1/links", json={"session_id": session})).json())
+    first, second = links
+    for path in (
+        *("", f"/{first['prompt_hash']}", f"/{first['static_hash']}"),
+        *(f"/{first[name]}/diff/{second[name]}" for name in ("prompt_hash", "id")),
+    ):
+        page = await boss.get(f"/fingerprints{path}")
         assert page.status_code == 200
         for text in ("<script>alert", "<img", "\u202e"):
             assert text not in page.text, (path, text)
-        if path != "/fingerprints":
-            assert str(escape(TEXTS[1])) in page.text
-            assert "{{7*7}}" in page.text
+        for text in (str(escape(TEXTS[1])), "{{7*7}}") if path else ():
+            assert text in page.text, (path, text)
     for path in (f"/fingerprints/{TEXTS[3]}/diff/{TEXTS[2]}", "/fingerprints/find?before=%3Cimg%3E&after=%3Cimg%3E"):
         assert "<img" not in (await boss.get(path)).text
 
 
-@pytest.mark.spec("N17", "N3")
+@pytest.mark.spec("N3")
 async def test_others_see_only_what_is_installed(shop: Site, links: Links) -> None:
     before, after = links
     async with reading(shop, "spy") as spy:
-        for fingerprint in (before["prompt_hash"], before["static_hash"], before["runtime_hash"]):
-            assert (await spy.get(f"/fingerprints/{fingerprint}")).status_code == 404
-        for name in ("id", "prompt_hash", "runtime_hash"):
-            assert (await spy.get(f"/fingerprints/{before[name]}/diff/{after[name]}")).status_code == 404
+        for path in (
+            *(before[name] for name in ("prompt_hash", "static_hash", "runtime_hash")),
+            *(f"{before[name]}/diff/{after[name]}" for name in ("id", "prompt_hash", "runtime_hash")),
+        ):
+            assert (await spy.get(f"/fingerprints/{path}")).status_code == 404, path
         tool = next(ref["hash"] for ref in before["tool_refs"])
         page = await spy.get(f"/fingerprints/{tool}")
         assert "No turn that was kept had it" in page.text

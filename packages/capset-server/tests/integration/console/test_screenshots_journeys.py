@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from playwright.async_api import Browser, Page, ViewportSize, expect
+from playwright.async_api import Browser, ViewportSize, expect
 
 from capset_agents.playback.scripts import Call
 from scripts.packages import ROOT
 from tests.helpers.server.approving import asked
 from tests.helpers.server.console.browsing import signed_in
 from tests.helpers.server.console.talking import shop
-from tests.helpers.server.support import make_session
+from tests.helpers.server.support import make_agent, make_session
 
-pytestmark = pytest.mark.browser
 FOLDER: Final = ROOT / "docs/look/screens"
 SIZE: Final[ViewportSize] = {"width": 1200, "height": 800}
 PAGES: Final = {
@@ -35,33 +34,20 @@ PAGES: Final = {
 }
 
 
-async def taken(page: Page, folder: Path, name: str) -> None:
-    """Take the picture of a page in both colours."""
-    for scheme in ("light", "dark"):
-        await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-        file = folder / f"console-{name}-{scheme}.png"
-        await page.screenshot(path=file)
-        assert file.stat().st_size > 5_000
-
-
+@pytest.mark.browser
 @pytest.mark.spec("N19")
 async def test_twelve_pages_are_pictured(browser: Browser, tmp_path: Path) -> None:
     folder = FOLDER if os.environ.get("CAPSET_SCREENSHOTS") else tmp_path
     async with shop(Call("pay", to="bob"), "Bob has his 5.", store=f"sqlite:///{tmp_path}/x.db") as server:
         async with server.client("plain") as client:
-            for to in ("alice", "carol"):
-                asking = await make_session(client, "till")
-                approval = await asked(client, asking, to=to)
+            await asked(client, await make_session(client, "till"), to="alice")
+            approval = await asked(client, await make_session(client, "till"), to="carol")
         async with server.client("boss") as client:
-            entry = {
-                "name": "payer",
-                "description": "Pays what is due.",
-                "system_prompt": "You pay bills.\nAsk before you pay more than 100.",
-                "capabilities": ["till", "session_file_system", "stateless_todo_list"],
-            }
-            agent = (await client.post("/v1/agents", json=entry)).json()["id"]
-            session = (await client.post("/v1/sessions", json={"agent_id": agent})).json()["id"]
-        places = {"approval": approval, "agent": agent, "session": session}
+            uses = ("till", "session_file_system", "stateless_todo_list")
+            prompt = "You pay bills.\nAsk before you pay more than 100."
+            agent = await make_agent(client, *uses, name="payer", description="Pays what is due.", system_prompt=prompt)
+            session = (await client.post("/v1/sessions", json={"agent_id": agent["id"]})).json()["id"]
+        places = {"approval": approval, "agent": agent["id"], "session": session}
         async with signed_in(browser, server, "boss") as page:
             await page.set_viewport_size(SIZE)
             await page.goto(f"/sessions/{session}")
@@ -73,4 +59,8 @@ async def test_twelve_pages_are_pictured(browser: Browser, tmp_path: Path) -> No
                 await page.goto(path.format_map(places))
                 await expect(page.get_by_role("heading", level=1)).to_be_visible()
                 await page.wait_for_timeout(700)  # for what is loaded after the page; a stream never ends
-                await taken(page, folder, name)
+                for scheme in ("light", "dark"):
+                    await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+                    file = folder / f"console-{name}-{scheme}.png"
+                    await page.screenshot(path=file)
+                    assert file.stat().st_size > 5_000

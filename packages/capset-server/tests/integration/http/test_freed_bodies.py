@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from capset.kernel import revocation
-from tests.helpers.server.support import make_session, site
+from tests.helpers.server.support import call, make_session, site
 from tests.waiting import until
 
 
@@ -25,20 +25,13 @@ async def test_the_body_of_a_large_call_is_freed_with_its_call(
     monkeypatch.setattr(revocation, "LOOK_SECONDS", look_seconds)
     async with site(store=f"sqlite:///{tmp_path / 'a.db'}") as server, server.client("ada") as ada:
         session = await make_session(ada, "session_file_system")
-        arguments = {"path": "/large.txt", "content": "words " * 300_000}
-
-        async def write() -> None:
-            answer = await ada.post(
-                f"/v1/sessions/{session}/calls", json={"tool": "write_file", "arguments": arguments}
-            )
-            assert answer.status_code == 200
-
-        await write()
+        file = {"path": "/large.txt", "content": "words " * 300_000}
+        assert (await call(ada, session, "write_file", **file)).status_code == 200
         gc.disable()
         tracemalloc.start()
         try:
             for _ in range(5):
-                await write()
+                assert (await call(ada, session, "write_file", **file)).status_code == 200
             await server.kernel.store.audit.flush()
             await until(lambda: tracemalloc.get_traced_memory()[0] < 1_500_000, "the bodies to be freed")
         finally:

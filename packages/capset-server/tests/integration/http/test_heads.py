@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -14,20 +15,14 @@ pytestmark = pytest.mark.realtime
 
 
 @pytest.mark.spec("P15")
-async def test_headers_have_a_bound(shared: Site) -> None:
-    answer = await ask(shared, "GET", "/v1/agents", x_big="a" * 40_000)
-    checked_problem(answer.body, answer.headers, 431, "headers_too_large")
-    assert answer.headers["connection"] == "close"
-    answer = await ask(shared, "GET", "/v1/agents?name=" + "a" * 40_000)
-    checked_problem(answer.body, answer.headers, 431, "headers_too_large")
-    assert (await ask(shared, "GET", "/v1/agents", x_big="a" * 30_000)).status == 200
-
-
-@pytest.mark.spec("P15")
-async def test_headers_that_are_many_have_the_same_bound(shared: Site) -> None:
+async def test_headers_have_a_bound_whether_they_are_long_or_many(shared: Site) -> None:
     many = {f"x_{number}": "a" for number in range(5_000)}
-    answer = await ask(shared, "GET", "/v1/agents", **many)
-    checked_problem(answer.body, answer.headers, 431, "headers_too_large")
+    long_query = "/v1/agents?name=" + "a" * 40_000
+    for path, headers in (("/v1/agents", {"x_big": "a" * 40_000}), (long_query, {}), ("/v1/agents", many)):
+        answer = await ask(shared, "GET", path, **headers)
+        checked_problem(answer.body, answer.headers, 431, "headers_too_large")
+        assert answer.headers["connection"] == "close"
+    assert (await ask(shared, "GET", "/v1/agents", x_big="a" * 30_000)).status == 200
 
 
 @pytest.mark.spec("P15")
@@ -36,15 +31,11 @@ async def test_a_head_without_end_is_cut_off(shared: Site, start: bytes) -> None
     filler = b"x-more: 1\r\n" * 100 if start.endswith(b"1\r\n") else b"a" * 1_000
     async with line(shared) as connection:
         await connection.send(start)
-        sent = 0
-        try:
+        with contextlib.suppress(ConnectionError):
             for _ in range(1_000):
                 await connection.send(filler)
-                sent += len(filler)
                 await asyncio.sleep(0)
-        except OSError:
-            pass
-        assert sent < 1_000 * len(filler) or await connection.rest() is not None
+            await connection.rest()  # which ends, since the server has closed
     assert (await ask(shared, "GET", "/v1/healthz")).status == 200
 
 
@@ -105,11 +96,8 @@ async def test_what_is_no_http_is_told_so_and_let_go(shared: Site, garbage: byte
     async with line(shared) as connection:
         await connection.send(garbage)
         answer = await connection.answer()
-        assert 400 <= answer.status < 500
-        code = {400: "invalid_http", 401: "unauthenticated", 405: "method_not_allowed", 421: "wrong_host"}[
-            answer.status
-        ]
-        checked_problem(answer.body, answer.headers, answer.status, code)
+        codes = {400: "invalid_http", 401: "unauthenticated", 405: "method_not_allowed", 421: "wrong_host"}
+        checked_problem(answer.body, answer.headers, answer.status, codes[answer.status])
         if answer.status == 400:
             assert await connection.closed()
     assert (await ask(shared, "GET", "/v1/healthz")).status == 200
@@ -124,14 +112,13 @@ async def test_an_upgrade_is_not_taken(shared: Site) -> None:
 
 @pytest.mark.spec("P15")
 async def test_a_connection_serves_one_request_after_another(shared: Site) -> None:
+    get = request(shared, "GET", "/v1/agents")
+    broken = request(shared, "POST", "/v1/agents", b"{", content_type="application/json")
+    last = request(shared, "GET", "/v1/agents", connection="close")
     async with line(shared) as connection:
-        for _ in range(3):
-            await connection.send(request(shared, "GET", "/v1/agents"))
-            assert (await connection.answer()).status == 200
-        await connection.send(request(shared, "POST", "/v1/agents", b"{", content_type="application/json"))
-        assert (await connection.answer()).status == 400
-        await connection.send(request(shared, "GET", "/v1/agents", connection="close"))
-        assert (await connection.answer()).status == 200
+        for sent, status in ((get, 200), (get, 200), (broken, 400), (last, 200)):
+            await connection.send(sent)
+            assert (await connection.answer()).status == status
         assert await connection.closed()
 
 
@@ -146,14 +133,12 @@ async def test_requests_in_a_row_are_answered_in_their_order(shared: Site) -> No
 @pytest.mark.spec("P15")
 async def test_a_head_behind_a_large_body_is_not_taken_for_large(shared: Site) -> None:
     async with shared.client() as client:
-        session = await make_session(client)
-    put = request(shared, "PUT", f"/v1/sessions/{session}/files/a", b"x" * 60_000)
+        path = f"/v1/sessions/{await make_session(client)}/files/a"
     head = request(shared, "GET", "/v1/healthz")
     async with line(shared) as connection:
-        await connection.send(put + head[:20])
-        assert (await connection.answer()).status == 200
-        await connection.send(head[20:])
-        assert (await connection.answer()).status == 200
+        for part in (request(shared, "PUT", path, b"x" * 60_000) + head[:20], head[20:]):
+            await connection.send(part)
+            assert (await connection.answer()).status == 200
 
 
 @pytest.mark.spec("P15")
@@ -171,10 +156,9 @@ async def test_half_a_head_behind_a_running_request_does_not_cut_off_its_answer(
     sleeper = Sleeper()
     async with site(sleeper.capability(), limits=RequestLimits(head_seconds=0.2)) as server:
         async with server.client() as client:
-            session = await make_session(client, "bed")
+            path = f"/v1/sessions/{await make_session(client, 'bed')}/calls"
         async with line(server) as connection:
-            body = b'{"tool": "sleep"}'
-            call = request(server, "POST", f"/v1/sessions/{session}/calls", body, content_type="application/json")
+            call = request(server, "POST", path, b'{"tool": "sleep"}', content_type="application/json")
             await connection.send(call + b"GET /v1/ag")
             await sleeper.started.wait()
             await asyncio.sleep(0.4)

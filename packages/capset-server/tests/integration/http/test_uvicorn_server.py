@@ -23,11 +23,6 @@ from tests.helpers.server.support import Site
 PROJECT = ROOT / "packages/capset-server/pyproject.toml"
 
 
-def test_a_free_port_is_taken_and_listened_on() -> None:
-    with bind("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname()):
-        assert bound.getsockname()[1] > 0
-
-
 def test_two_servers_never_share_a_port_not_even_before_they_serve() -> None:
     with bind("127.0.0.1", 0) as first:
         port = first.getsockname()[1]
@@ -64,9 +59,7 @@ def test_the_parts_of_uvicorn_that_are_extended_are_those_that_were_tested() -> 
     advice = "read what has changed in uvicorn/protocols/http/httptools_impl.py, run make test P=http, then move this"
     extra: list[str] = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]["server"]
     (pinned,) = [requirement for requirement in map(Requirement, extra) if requirement.name == "uvicorn"]
-    assert {bound.operator for bound in pinned.specifier} == {">=", "<"}, (
-        "a version that was not tested is not installed"
-    )
+    assert {bound.operator for bound in pinned.specifier} == {">=", "<"}, "no version is installed that was not tested"
     assert version("uvicorn") in pinned.specifier, advice
     # What the protocol overrides or reads, beside the callbacks of httptools, which are public.
     protocol, cycle, server = map(vars, (HttpToolsProtocol, RequestResponseCycle, uvicorn.Server))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Literal
+from typing import Any
 
-import httpx2
 import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_PARAMS,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
-    CallToolResult,
-    ElicitRequest,
     ElicitResult,
     InputRequiredResult,
     TextContent,
@@ -24,12 +21,9 @@ from capset.definitions.governance.limits import Limit
 from capset.ext import Answer, McpPrompt, McpResource
 from capset.stores.base import ApprovalQuery
 from tests.helpers.server.mcp.person import Person, accept
-from tests.helpers.server.mcp.support import PREFIX, Site, bench, site, text_of
+from tests.helpers.server.mcp.support import PREFIX, bench, site, text_of
+from tests.helpers.server.mcp.tasking import Tasker
 
-META = {
-    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-    "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
-}
 started: list[str] = []
 
 
@@ -65,8 +59,7 @@ async def order(ctx: Context, article: str) -> str:
 @tool(effect="read")
 async def greeting(ctx: Context) -> str:
     """Greet."""
-    answer = await ctx.ask_client("sure", "Sure?", Sure)
-    return f"Hello: {answer.action}"
+    return f"Hello: {(await ctx.ask_client('sure', 'Sure?', Sure)).action}"
 
 
 @tool(effect="write", approval="ask")
@@ -126,35 +119,29 @@ async def test_a_call_asks_and_is_made_again_with_the_answer() -> None:
         assert len(intents) == 2, "each round may have effects, as far as anybody can know"
 
 
-@pytest.mark.spec("M12")
-async def test_questions_follow_each_other_and_earlier_answers_stay() -> None:
-    person = Person(accept(pieces=8), accept(sure=True))
-    async with bench("auto", order, elicitation_callback=person) as workbench:
-        assert text_of(await workbench.client.call_tool("order", {"article": "tea"})) == "8 small tea"
-        assert [question.message for question in person.asked] == ["How many of tea?", "That many?"]
-        assert [record.outcome for record in await workbench.records()] == ["denied", "denied", "succeeded"]
+HOW_MANY = "How many of tea?"
+MISFITS: list[dict[str, Any]] = [{}, {"pieces": 99}, {"pieces": "2"}, {"pieces": 2, "more": "x"}, {"pieces": 2.5}]
 
 
-@pytest.mark.spec("M12")
-@pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_person_may_say_no_or_nothing(action: Literal["decline", "cancel"]) -> None:
-    async with bench("auto", order, elicitation_callback=Person(ElicitResult(action=action))) as workbench:
-        assert text_of(await workbench.client.call_tool("order", {"article": "tea"})) == action
-
-
-@pytest.mark.spec("M12")
-@pytest.mark.parametrize("wrong", [{}, {"pieces": 99}, {"pieces": "2"}, {"pieces": 2, "more": "x"}, {"pieces": 2.5}])
-async def test_what_does_not_fit_is_asked_for_again(wrong: dict[str, Any]) -> None:
-    person = Person(accept(**wrong), accept(pieces=1))
-    async with bench("auto", order, elicitation_callback=person) as workbench:
-        assert text_of(await workbench.client.call_tool("order", {"article": "tea"})) == "1 small tea"
-        assert [question.message for question in person.asked] == ["How many of tea?"] * 2
-
-
-@pytest.mark.spec("M12")
-async def test_a_nested_call_may_ask_too() -> None:
-    async with bench("auto", order, relay, elicitation_callback=Person(accept(pieces=1))) as workbench:
-        assert text_of(await workbench.client.call_tool("relay", {"article": "tea"})) == "1 small tea"
+@pytest.mark.parametrize(
+    ("answers", "questions", "text"),
+    [
+        ([accept(pieces=8), accept(sure=True)], [HOW_MANY, "That many?"], "8 small tea"),
+        ([ElicitResult(action="decline")], [HOW_MANY], "decline"),
+        ([ElicitResult(action="cancel")], [HOW_MANY], "cancel"),
+        *(([accept(**misfit), accept(pieces=1)], [HOW_MANY, HOW_MANY], "1 small tea") for misfit in MISFITS),
+    ],
+)
+@pytest.mark.parametrize("tool", ["order", "relay"])
+async def test_questions_follow_each_other_and_what_does_not_fit_is_asked_for_again(
+    tool: str, answers: list[ElicitResult], questions: list[str], text: str
+) -> None:
+    person = Person(*answers)
+    async with bench("auto", order, relay, elicitation_callback=person) as workbench:
+        assert text_of(await workbench.client.call_tool(tool, {"article": "tea"})) == text
+        assert [question.message for question in person.asked] == questions
+        rounds = [record.outcome for record in await workbench.records(tool=tool)]
+        assert rounds == ["denied"] * len(questions) + ["succeeded"]
 
 
 @pytest.mark.spec("M12")
@@ -172,26 +159,21 @@ async def test_prompts_and_resources_ask_in_the_same_way() -> None:
 
 @pytest.mark.spec("M12")
 async def test_an_approval_is_used_up_by_the_round_that_does_it() -> None:
-    person = Person(accept(sure=True))
-    async with bench("auto", pay, elicitation_callback=person) as workbench:
+    async with bench("auto", pay, elicitation_callback=Person(accept(sure=True))) as workbench:
         assert (await workbench.client.call_tool("pay")).is_error
         (request,) = (await workbench.kernel.approvals.list(ApprovalQuery(None))).items
         await workbench.kernel.approvals.decide(request.id, Answer(approved=True), by=Principal("boss"))
         assert text_of(await workbench.client.call_tool("pay")) == "paid"
-        repeated = await workbench.client.call_tool("pay")
-        assert repeated.is_error
-        assert "code: approval_required" in text_of(repeated)
+        assert "code: approval_required" in text_of(await workbench.client.call_tool("pay"))
         assert started == ["paid"]
         assert [record.outcome for record in await workbench.records()] == ["denied", "denied", "succeeded", "denied"]
 
 
 @pytest.mark.spec("M12")
 async def test_each_round_counts_in_limits() -> None:
-    person = Person(*(accept(sure=True) for _ in range(3)))
-    async with bench("auto", limited, elicitation_callback=person) as workbench:
+    async with bench("auto", limited, elicitation_callback=Person(*[accept(sure=True)] * 3)) as workbench:
         assert text_of(await workbench.client.call_tool("limited")) == "done"
-        refused = await workbench.client.call_tool("limited")
-        assert "code: limit_exceeded" in text_of(refused)
+        assert "code: limit_exceeded" in text_of(await workbench.client.call_tool("limited"))
 
 
 @pytest.mark.spec("M12")
@@ -205,9 +187,8 @@ async def test_a_client_without_forms_is_told_what_it_lacks() -> None:
                 await workbench.client.call_tool(name, arguments)
             assert caught.value.code == MISSING_REQUIRED_CLIENT_CAPABILITY
             assert caught.value.data == {"requiredCapabilities": lacks}
-        assert {(record.outcome, record.code) for record in await workbench.records()} == {
-            ("denied", "client_capability_missing")
-        }
+        outcomes = {(record.outcome, record.code) for record in await workbench.records()}
+        assert outcomes == {("denied", "client_capability_missing")}
 
 
 @pytest.mark.spec("M12")
@@ -215,72 +196,45 @@ async def test_an_older_client_cannot_be_asked() -> None:
     async with bench("legacy", order, elicitation_callback=Person()) as workbench:
         result = await workbench.client.call_tool("order", {"article": "tea"})
         assert result.is_error
-        assert "revision 2026-07-28" in text_of(result)
         assert "code: client_capability_missing" in text_of(result)
-
-
-async def post(server: Site, token: str, name: str, path: str = "/mcp/agents/tester", **params: Any) -> httpx2.Response:
-    message = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "tools/call",
-        "params": {"name": name, "_meta": META, **params},
-    }
-    sent = {
-        "Accept": "application/json, text/event-stream",
-        "Authorization": f"Bearer {token}",
-        "MCP-Protocol-Version": "2026-07-28",
-        "Mcp-Method": "tools/call",
-        "Mcp-Name": name,
-    }
-    async with httpx2.AsyncClient() as http:
-        return await http.post(f"{server.url}{path}", json=message, headers=sent)
 
 
 @pytest.mark.spec("M12")
 async def test_a_state_is_for_its_caller_path_tool_and_arguments() -> None:
     async with site(order, greeting) as server:
-        arguments = {"article": "tea"}
-        first = (await post(server, "ada", "order", arguments=arguments)).json()["result"]
+
+        def caller(token: str = "ada", path: str = "tester") -> Tasker:
+            return Tasker(f"{server.url}/mcp/agents/{path}", token, {"elicitation": {}})
+
+        first = await caller().call("order", article="tea")
         assert first["resultType"] == "input_required"
         answers = {"order": {"action": "accept", "content": {"pieces": 8}}}
-        second = (
-            await post(
-                server, "ada", "order", arguments=arguments, inputResponses=answers, requestState=first["requestState"]
-            )
-        ).json()["result"]
-        state = second["requestState"]
+        more = {"inputResponses": answers, "requestState": first["requestState"]}
+        state = (await caller().call("order", more=more, article="tea"))["requestState"]
         assert state != first["requestState"]
         assert "pieces" not in state, "it is encrypted"
         started.clear()
         sure = {"sure": {"action": "accept", "content": {"sure": True}}}
-        good: dict[str, Any] = {"arguments": arguments, "inputResponses": sure, "requestState": state}
-        for token, name, path, changed in (
-            ("bob", "order", "/mcp/agents/tester", {}),
-            ("ada", "order", "/mcp/agents/other", {}),
-            ("ada", "greeting", "/mcp/agents/tester", {"arguments": {}}),
-            ("ada", "order", "/mcp/agents/tester", {"arguments": {"article": "gold"}}),
-            ("ada", "order", "/mcp/agents/tester", {"requestState": state + "x"}),
-            (
-                "ada",
-                "order",
-                "/mcp/agents/tester",
-                {"requestState": state[:-2] + ("AA" if state[-2:] != "AA" else "BB")},
-            ),
-            ("ada", "order", "/mcp/agents/tester", {"requestState": '{"answers": {}}'}),
-            ("ada", "order", "/mcp/agents/tester", {"requestState": ""}),
+        good = {"name": "order", "arguments": {"article": "tea"}, "inputResponses": sure, "requestState": state}
+        flipped = state[:-2] + ("AA" if state[-2:] != "AA" else "BB")
+        forged = (state + "x", flipped, '{"answers": {}}', "")
+        for tasker, changed in (
+            (caller("bob"), {}),
+            (caller(path="other"), {}),
+            (caller(), {"name": "greeting", "arguments": {}}),
+            (caller(), {"arguments": {"article": "gold"}}),
+            *((caller(), {"requestState": forged_state}) for forged_state in forged),
         ):
-            response = await post(server, token, name, path, **{**good, **changed})
-            assert response.json()["error"]["code"] == INVALID_PARAMS, changed
+            assert await tasker.refused("tools/call", {**good, **changed}) == INVALID_PARAMS, changed
             assert started == [], "no handler has seen it"
-        done = (await post(server, "ada", "order", **good)).json()["result"]
-        assert done["content"][0]["text"] == "8 small tea"
+        assert (await caller().ask("tools/call", good))["content"][0]["text"] == "8 small tea"
 
 
 @pytest.mark.spec("M12")
 async def test_a_missing_capability_is_400_by_http() -> None:
     async with site(order, picky) as server:
-        response = await post(server, "ada", "picky", arguments={})
+        picking = Tasker(f"{server.url}/mcp/agents/tester", "ada", {"elicitation": {}})
+        response = await picking.post("tools/call", {"name": "picky", "arguments": {}})
         assert response.status_code == 400
         assert response.json()["error"]["code"] == MISSING_REQUIRED_CLIENT_CAPABILITY
 
@@ -288,11 +242,8 @@ async def test_a_missing_capability_is_400_by_http() -> None:
 @pytest.mark.spec("M12")
 async def test_answers_that_nobody_asked_for_change_nothing() -> None:
     async with bench("auto", order, elicitation_callback=Person()) as workbench:
-        extra = {"other": accept(pieces=3), "order": accept(pieces=2)}
-        result = await workbench.client.session.call_tool(
-            "order", {"article": "tea"}, input_responses=dict(extra), allow_input_required=True
-        )
-        assert isinstance(result, CallToolResult)
+        extra: Any = {"other": accept(pieces=3), "order": accept(pieces=2)}
+        result = await workbench.client.session.call_tool("order", {"article": "tea"}, input_responses=extra)
         assert text_of(result) == "2 small tea"
 
 
@@ -300,24 +251,17 @@ async def test_answers_that_nobody_asked_for_change_nothing() -> None:
 async def test_the_first_answer_to_a_question_stands() -> None:
     async with bench("auto", order, elicitation_callback=Person()) as workbench:
         call = workbench.client.session.call_tool
-        question = await call(
-            "order", {"article": "tea"}, input_responses={"order": accept(pieces=8)}, allow_input_required=True
-        )
+        eight: Any = {"order": accept(pieces=8)}
+        question = await call("order", {"article": "tea"}, input_responses=eight, allow_input_required=True)
         assert isinstance(question, InputRequiredResult)
-        assert question.input_requests is not None
-        assert isinstance(question.input_requests["sure"], ElicitRequest)
-        assert question.meta is not None
-        assert question.meta[f"{PREFIX}record"] == (await workbench.records())[0].id
-        other = {"order": accept(pieces=1), "sure": accept(sure=True)}
-        done = await call(
-            "order",
-            {"article": "tea"},
-            input_responses=dict(other),
-            request_state=question.request_state,
-            allow_input_required=True,
+        assert list(question.input_requests or {}) == ["sure"]
+        assert (question.meta or {})[f"{PREFIX}record"] == (await workbench.records())[0].id
+        other: Any = {"order": accept(pieces=1), "sure": accept(sure=True)}
+        state = question.request_state
+        assert (
+            text_of(await call("order", {"article": "tea"}, input_responses=other, request_state=state))
+            == "8 small tea"
         )
-        assert isinstance(done, CallToolResult)
-        assert text_of(done) == "8 small tea"
 
 
 @pytest.mark.spec("M12")

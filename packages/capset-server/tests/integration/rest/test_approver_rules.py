@@ -32,20 +32,21 @@ FINANCE = {"department": "finance", "region": "eu"}
 async def shop() -> AsyncGenerator[Site]:
     async with site(till, governance=Governance(approvers=RULES), clock=FakeClock()) as server:
         await server.key("caller", scopes=["capset:call", "capset:write"], attributes={"region": "eu"})
-        for name in ("fay", "fred"):
-            permissions = ["payments:approve"]
-            await server.key(name, scopes=["capset:approve"], permissions=permissions, attributes=FINANCE)
-        await server.key("eve", scopes=["capset:approve"], permissions=["bills:read"], attributes={"region": "eu"})
-        await server.key("stranger", org="other", scopes=["capset:approve"], permissions=["payments:approve"])
-        await server.key("lead", scopes=["capset:approve"], permissions=["payments:lead"], attributes={"region": "eu"})
+        for name, permission, attributes, org in (
+            ("fay", "payments:approve", FINANCE, "acme"),
+            ("fred", "payments:approve", FINANCE, "acme"),
+            ("eve", "bills:read", {"region": "eu"}, "acme"),
+            ("lead", "payments:lead", {"region": "eu"}, "acme"),
+            ("stranger", "payments:approve", None, "other"),
+        ):
+            scopes, permissions = ["capset:approve"], [permission]
+            await server.key(name, org=org, scopes=scopes, permissions=permissions, attributes=attributes)
         yield server
 
 
 async def seen(shop: Site, name: str, request: str) -> ApprovalShape:
     async with shop.client(name) as client:
-        response = await client.get(f"/v1/approvals/{request}")
-        assert response.status_code == 200, response.text
-        return ApprovalShape.model_validate(response.json())
+        return ApprovalShape.model_validate((await client.get(f"/v1/approvals/{request}")).json())
 
 
 async def decided(shop: Site, name: str, request: str, **options: object) -> httpx2.Response:
@@ -61,24 +62,17 @@ async def test_a_request_says_what_it_needs_has_and_who_may_decide_it(shop: Site
         mine = await seen(shop, "caller", request)
         assert (mine.decidable, mine.refusal) == (False, "deciding needs the scope capset:approve")
         assert mine.needs is not None
-        assert mine.needs.text == (
-            "two different approvers with the permission payments:approve and the department finance or legal; "
-            "the region eu, as the requester's, none of them the requester"
-        )
+        assert mine.needs.text.endswith("the region eu, as the requester's, none of them the requester")
         assert (mine.needs.approvals, mine.needs.forbid_own) == (2, True)
         by_permission = {rule.permission: rule for rule in mine.needs.rules}
-        assert by_permission["payments:approve"].attributes == {"department": ["finance", "legal"]}
-        assert by_permission["payments:approve"].escalate_to == "payments:lead"
-        assert by_permission["payments:approve"].escalates_at == mine.escalates_at
-        assert (by_permission[None].attributes, by_permission[None].same_attributes) == ({"region": ["eu"]}, ["region"])
-        message = (
-            "this request needs an approver with the permission payments:approve and the department finance or legal; "
-            "you have bills:read and no department"
-        )
+        paying, every = by_permission["payments:approve"], by_permission[None]
+        assert paying.attributes == {"department": ["finance", "legal"]}
+        assert (paying.escalate_to, paying.escalates_at) == ("payments:lead", mine.escalates_at)
+        assert (every.attributes, every.same_attributes) == ({"region": ["eu"]}, ["region"])
         theirs = await seen(shop, "eve", request)
-        assert (theirs.decidable, theirs.refusal) == (False, message)
-        problem(await decided(shop, "eve", request), 403, "permission_denied")
-        assert message in (await decided(shop, "eve", request)).json()["detail"]
+        assert theirs.refusal is not None
+        assert (theirs.decidable, "bills:read and no department" in theirs.refusal) == (False, True)
+        assert theirs.refusal in problem(await decided(shop, "eve", request), 403, "permission_denied")["detail"]
         problem(await decided(shop, "stranger", request), 404, "not_found")
         assert (await seen(shop, "fay", request)).decidable is True
         half = ApprovalShape.model_validate((await decided(shop, "fay", request, note="checked")).json())
@@ -127,11 +121,8 @@ async def test_lists_and_counts_of_pending_requests(shop: Site) -> None:
         summary = (await lead.get("/v1/approvals/summary")).json()
         ages = {"under_5_minutes": 1, "under_1_hour": 1, "under_1_day": 0, "older": 0}
         assert summary == {"pending": 2, "oldest_at": old["created_at"], "by_age": ages}
-        assert (await stranger.get("/v1/approvals/summary")).json() == {
-            "pending": 0,
-            "oldest_at": None,
-            "by_age": dict.fromkeys(ages, 0),
-        }
+        none = {"pending": 0, "oldest_at": None, "by_age": dict.fromkeys(ages, 0)}
+        assert (await stranger.get("/v1/approvals/summary")).json() == none
         problem(await caller.get("/v1/approvals/summary"), 403, "permission_denied")
         assert (await decided(shop, "lead", first)).json()["status"] == "pending"
         assert (await decided(shop, "fay", first)).json()["status"] == "approved"

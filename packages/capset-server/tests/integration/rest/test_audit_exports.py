@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import Any
+from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -16,13 +17,13 @@ from capset.fingerprint.chain import link_payload
 from capset_server.auth.callers import Caller
 from capset_server.http import record_exports
 from capset_testing.store_suite.support import NOW, entry
-from tests.helpers.server.support import call, make_session, problem, site
-from tests.helpers.stores.sql.support import path_of, raw
+from tests.helpers.server.support import Site, call, make_session, problem, site
+from tests.helpers.stores.sql.support import run_at
 
 pytestmark = pytest.mark.spec("P54")
 
 
-async def test_every_record_that_fits_is_sent_as_it_is_hashed(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_record_that_fits_is_sent_as_it_is_hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_exports, "_PAGE", 3)
     async with site(store=f"sqlite:///{tmp_path}/a.db") as server, server.client() as client:
         await server.key("eve", org="evil")
@@ -50,20 +51,16 @@ async def test_every_record_that_fits_is_sent_as_it_is_hashed(tmp_path: Any, mon
         assert [act["arguments"]["by"] for act in acts] == ["export"] * 5
         exported = (await client.get("/v1/audit/export", params={"act": "agent.create"})).text
         assert json.loads(exported)["act"] == "agent.create"
-        problem(await client.get("/v1/audit/export", params={"limit": 5}), 422, "invalid_arguments")
-        problem(await client.get("/v1/audit/export", params={"format": "xml"}), 422, "invalid_arguments")
+        for wrong in ({"limit": 5}, {"format": "xml"}):
+            problem(await client.get("/v1/audit/export", params=wrong), 422, "invalid_arguments")
 
 
 async def test_csv_opens_in_a_spreadsheet_and_runs_nothing() -> None:
     async with site() as server, server.client() as client:
         for number, text in enumerate(("=1+1", "+1", "-1", "@SUM(1)", "\t=1", 'a "quoted", text\nof two lines')):
             await server.kernel.audit.commit(entry(f"e{number}", org="acme", act=None, reason=text))
-        requests = (
-            client.get("/v1/audit/export", params={"format": "csv"}),
-            client.get("/v1/audit/export", headers={"Accept": "text/csv"}),
-        )
-        for request in requests:
-            answer = await request
+        for options in ({"params": {"format": "csv"}}, {"headers": {"Accept": "text/csv"}}):
+            answer = await client.get("/v1/audit/export", **options)
             assert answer.headers["content-type"].startswith("text/csv")
             assert answer.headers["content-disposition"] == 'attachment; filename="records.csv"'
             head, *rows = csv.reader(io.StringIO(answer.text, newline=""))
@@ -73,40 +70,39 @@ async def test_csv_opens_in_a_spreadsheet_and_runs_nothing() -> None:
             assert {row[COLUMNS.index("duration_us")] for row in rows} == {"12"}, "numbers are as they are"
 
 
-async def test_an_export_that_fails_in_between_breaks_off(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_exports, "_PAGE", 2)
-    url = f"sqlite:///{tmp_path}/a.db"
-    async with site(store=url) as server, server.client() as client:
+@pytest.fixture
+async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Site]:
+    """Give a server that exports one record after the other, and has six, ``e0`` to ``e5``."""
+    monkeypatch.setattr(record_exports, "_PAGE", 1)
+    async with site(store=f"sqlite:///{tmp_path}/a.db") as server:
         for number in range(6):
             await server.kernel.audit.commit(entry(f"e{number}", org="acme", act=None, time=NOW))
-        (row,) = await server.records(id="e1")
-        path = path_of(url)
-        assert path is not None
-        with raw(path) as file:
-            file.execute("UPDATE records SET reason = CAST(x'ff' AS TEXT) WHERE seq = ?", (row.seq,))
-        with pytest.raises(httpx2.RemoteProtocolError):
-            await client.get("/v1/audit/export")
-        with raw(path) as file:
-            file.execute("UPDATE records SET reason = CAST(x'ff' AS TEXT) WHERE id = 'e5'")
-        problem(await client.get("/v1/audit/export"), 503, "store_unavailable")
+        yield server
 
 
-async def test_an_export_ends_when_its_key_is_revoked(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record_exports, "_PAGE", 1)
-    async with site(store=f"sqlite:///{tmp_path}/a.db") as server, server.client() as client:
-        for number in range(4):
-            await server.kernel.audit.commit(entry(f"e{number}", org="acme", act=None, time=NOW))
-        checks: list[bool] = []
-        knows = server.service.callers.knows
+async def test_an_export_that_fails_in_between_breaks_off(ada: httpx2.AsyncClient, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    run_at(url, "UPDATE records SET reason = CAST(x'ff' AS TEXT) WHERE id = 'e1'")
+    with pytest.raises(httpx2.RemoteProtocolError):
+        await ada.get("/v1/audit/export")
+    run_at(url, "UPDATE records SET reason = CAST(x'ff' AS TEXT) WHERE id = 'e5'")
+    problem(await ada.get("/v1/audit/export"), 503, "store_unavailable")
 
-        async def revoked_at_the_second(caller: Caller, authorization: str, *, afresh: bool = False) -> bool:
-            checks.append(True)
-            if len(checks) == 2:
-                (row,) = (await server.kernel.store.keys.list())[:1]
-                await server.kernel.store.keys.revoke(row.id, NOW)
-            return await knows(caller, authorization, afresh=True)
 
-        monkeypatch.setattr(server.service.callers, "knows", revoked_at_the_second)
-        with pytest.raises(httpx2.RemoteProtocolError):
-            await client.get("/v1/audit/export")
-        assert len(checks) == 2
+async def test_an_export_ends_when_its_key_is_revoked(
+    here: Site, ada: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks: list[bool] = []
+    knows = here.service.callers.knows
+
+    async def revoked_at_the_second(caller: Caller, authorization: str, *, afresh: bool = False) -> bool:
+        checks.append(True)
+        if len(checks) == 2:
+            (row,) = await here.kernel.store.keys.list()
+            await here.kernel.store.keys.revoke(row.id, NOW)
+        return await knows(caller, authorization, afresh=True)
+
+    monkeypatch.setattr(here.service.callers, "knows", revoked_at_the_second)
+    with pytest.raises(httpx2.RemoteProtocolError):
+        await ada.get("/v1/audit/export")
+    assert len(checks) == 2

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from capset.clock import iso
 from capset.ext import CheckpointKey, Checkpoints
+from capset.fingerprint.checkpoints import Checkpoint
 from capset.kernel.governance.acts import HOST
 from capset_testing.store_suite.support import NOW, entry
-from tests.helpers.server.support import call, make_session, problem, site
-from tests.helpers.stores.sql.support import path_of, raw
+from tests.helpers.kernel.fixtures import store
+from tests.helpers.server.support import Site, call, make_session, problem, site
+from tests.helpers.stores.sql.support import raw, run_at
+
+__all__ = ["store"]
 
 
 async def called(client: httpx2.AsyncClient, times: int = 3) -> list[str]:
@@ -27,44 +32,45 @@ async def walked(client: httpx2.AsyncClient, limit: int) -> list[dict[str, Any]]
     """Verify the whole chain in parts."""
     parts: list[dict[str, Any]] = []
     query: dict[str, Any] = {"limit": limit}
-    while True:
+    while not parts or parts[-1]["next"]:
         answer = await client.get("/v1/audit/verify", params=query)
         assert answer.status_code == 200, answer.text
         parts.append(answer.json())
-        if parts[-1]["next"] is None:
-            return parts
         query["cursor"] = parts[-1]["next"]
+    return parts
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Any) -> str:
-    """Give the URL of a new store of each kind."""
-    if request.param == "postgres":
-        return request.getfixturevalue("postgres_url")
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/a.db"
+async def problem_of(client: httpx2.AsyncClient) -> str:
+    """Return what is wrong with the chain."""
+    return (await walked(client, 100))[0]["problem"]
 
 
-def _now() -> str:
-    """Return the time: after a checkpoint of long ago, the kernel would soon make its next one by itself."""
-    return iso(time.time_ns())
+@asynccontextmanager
+async def signed(store: str) -> AsyncGenerator[tuple[Site, CheckpointKey]]:
+    """Serve a kernel that signs its records by a key, but not by itself."""
+    async with site(store=store) as server:
+        key = CheckpointKey.generate()
+        await server.kernel.sign(Checkpoints(key, every="1h", records=100_000), by=HOST)
+        yield server, key
+
+
+async def checkpointed(server: Site, key: CheckpointKey) -> Checkpoint:
+    checkpoint = await server.kernel.audit.checkpoint(key, now=server.kernel.now())
+    assert checkpoint is not None
+    return checkpoint
 
 
 @pytest.mark.spec("P52")
 async def test_a_record_comes_with_its_place_in_the_chain(store: str) -> None:
-    async with site(store=store) as server, server.client() as client:
-        key = CheckpointKey.generate()
-        await server.kernel.sign(Checkpoints(key, every="1h", records=100_000), by=HOST)
+    async with signed(store) as (server, key), server.client() as client:
         first, second, third = await called(client)
-        checkpoint = await server.kernel.audit.checkpoint(key, now=_now())
-        assert checkpoint is not None
+        checkpoint = await checkpointed(server, key)
         proof = (await client.get(f"/v1/audit/{second}")).json()
         record, chain = proof["record"], proof["chain"]
         assert (record["id"], record["arguments"]) == (second, {"text": "no 1"})
-        (before,) = await server.records(id=first)
+        before = await server.record(id=first)
         assert chain["previous"] == before.hash
-
-        assert chain["checkpoint"]["key"] == key.public.id
-        assert chain["checkpoint"]["vouched"] is True
+        assert (chain["checkpoint"]["key"], chain["checkpoint"]["vouched"]) == (key.public.id, True)
         assert chain["checkpoint"]["seq"] >= chain["seq"]
         (later,) = await called(client, 1)
         uncovered = (await client.get(f"/v1/audit/{later}")).json()["chain"]
@@ -90,14 +96,11 @@ async def test_a_record_of_another_organisation_is_not_there() -> None:
 
 @pytest.mark.spec("P53")
 async def test_the_chain_is_verified_in_parts(store: str) -> None:
-    async with site(store=store) as server, server.client() as client:
-        key = CheckpointKey.generate()
-        await server.kernel.sign(Checkpoints(key, every="1h", records=100_000), by=HOST)
+    async with signed(store) as (server, key), server.client() as client:
         for number in range(1_200):
             server.kernel.audit.append(entry(f"e{number}", org="globex", act=None, time=NOW))
         await server.kernel.audit.flush()
-        checkpoint = await server.kernel.audit.checkpoint(key, now=_now())
-        assert checkpoint is not None
+        checkpoint = await checkpointed(server, key)
         await called(client)
         parts = await walked(client, 600)
         span = await server.kernel.audit.span()
@@ -110,78 +113,63 @@ async def test_the_chain_is_verified_in_parts(store: str) -> None:
         (full_part,) = await walked(client, 10_000)
         assert full_part["checked"] == span[1]
         last = full_part["last"]
-        gone = await client.get("/v1/audit/verify", params={"cursor": f"{last}.{'0' * 64}"})
-        assert gone.json()["checked"] == 0
+        cursor = {"cursor": f"{last}.{'0' * 64}"}
+        assert (await client.get("/v1/audit/verify", params=cursor)).json()["checked"] == 0
         await called(client, 1)
-        other = (await client.get("/v1/audit/verify", params={"cursor": f"{last}.{'0' * 64}"})).json()
+        other = (await client.get("/v1/audit/verify", params=cursor)).json()
         assert (other["ok"], other["seq"]) == (False, last + 1), "it does not follow another hash"
         for wrong in ("x", "1", f"1.{'g' * 64}", f"-1.{'0' * 64}"):
             problem(await client.get("/v1/audit/verify", params={"cursor": wrong}), 422, "invalid_arguments")
 
 
 @pytest.mark.spec("P52", "P53")
-async def test_a_changed_record_is_found_and_others_content_is_not_told(tmp_path: Any) -> None:
-    url = f"sqlite:///{tmp_path}/a.db"
-    async with site(store=url) as server, server.client() as client:
+async def test_a_changed_record_is_found_and_others_content_is_not_told(tmp_path: Path) -> None:
+    async with site(store=f"sqlite:///{tmp_path}/a.db") as server, server.client() as client:
         await server.key("eve", org="evil")
         await server.key("operator", org=None)
         first, second = await called(client, 2)
-        (record,) = await server.records(id=first)
-        path = path_of(url)
-        assert path is not None
-        with raw(path) as file:
-            file.execute("UPDATE records SET tool = 'forged' WHERE seq = ?", (record.seq,))
+        seq = (await server.record(id=first)).seq
+
+        def change(tool: object) -> None:
+            with raw(tmp_path / "a.db") as file:
+                file.execute("UPDATE records SET tool = ? WHERE id = ?", (tool, first))
+
         async with server.client("eve") as eve, server.client("operator") as operator:
-            own_part, others, all_of_it = [(await walked(viewer, 100))[0] for viewer in (client, eve, operator)]
-        assert {(part["ok"], part["seq"]) for part in (own_part, others, all_of_it)} == {(False, record.seq)}
-        assert "was changed" in own_part["problem"]
-        assert own_part["problem"] == all_of_it["problem"]
-        assert others["problem"] == own_part["problem"]
-        with raw(path) as file:
-            file.execute("UPDATE records SET tool = ? WHERE seq = ?", (2.5, record.seq))
-        async with server.client("eve") as eve, server.client("operator") as operator:
-            others, all_of_it = [(await walked(viewer, 100))[0]["problem"] for viewer in (eve, operator)]
-        assert others == f"record {record.seq} was changed: its columns do not give its hash"
-        with raw(path) as file:
-            file.execute("UPDATE records SET tool = ? WHERE seq = ?", (b"its secret", record.seq))
-        async with server.client("eve") as eve, server.client("operator") as operator:
-            others, all_of_it = [(await walked(viewer, 100))[0]["problem"] for viewer in (eve, operator)]
-        assert others == f"record {record.seq} holds what no record can hold"
-        assert all_of_it.startswith(f"{others}: ")
-        with raw(path) as file:
-            file.execute("UPDATE records SET tool = 'forged' WHERE seq = ?", (record.seq,))
-        proof = (await client.get(f"/v1/audit/{first}")).json()
-        assert (proof["chain"]["ok"], proof["chain"]["at"]) == (False, record.seq)
-        after = (await client.get(f"/v1/audit/{second}")).json()["chain"]
-        assert (after["ok"], after["at"]) == (False, record.seq), "the one before it does not hold"
+            change(2.5)
+            assert await problem_of(eve) == f"record {seq} was changed: its columns do not give its hash"
+            change(b"its secret")
+            others, all_of_it = await problem_of(eve), await problem_of(operator)
+            assert others == f"record {seq} holds what no record can hold"
+            assert all_of_it.startswith(f"{others}: ")
+            change("forged")
+            parts = [(await walked(viewer, 100))[0] for viewer in (client, eve, operator)]
+        assert [(part["ok"], part["seq"]) for part in parts] == [(False, seq)] * 3
+        (message,) = {part["problem"] for part in parts}
+        assert "was changed" in message
+        for record in (first, second):
+            chain = (await client.get(f"/v1/audit/{record}")).json()["chain"]
+            assert (chain["ok"], chain["at"]) == (False, seq), "nor does one hold whose predecessor does not"
 
 
 @pytest.mark.spec("P53")
-async def test_a_cut_end_and_a_forged_signature_are_found(tmp_path: Any) -> None:
+async def test_a_cut_end_and_a_forged_signature_are_found(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/a.db"
-    async with site(store=url) as server, server.client() as client:
-        key = CheckpointKey.generate()
-        await server.kernel.sign(Checkpoints(key, every="1h", records=100_000), by=HOST)
+    async with signed(url) as (server, key), server.client() as client:
         await called(client)
-        checkpoint = await server.kernel.audit.checkpoint(key, now=_now())
-        path = path_of(url)
-        assert path is not None
-        assert checkpoint is not None
-        with raw(path) as file:
-            file.execute("UPDATE checkpoints SET time = ?", ("2030" + NOW[4:],))
-        assert "signature" in (await walked(client, 100))[0]["problem"]
-        with raw(path) as file:
+        checkpoint = await checkpointed(server, key)
+        run_at(url, "UPDATE checkpoints SET time = '2030' || substr(time, 5)")
+        assert "signature" in await problem_of(client)
+        with raw(tmp_path / "a.db") as file:
             file.execute("UPDATE checkpoints SET time = ?", (checkpoint.time,))
             file.execute("CREATE TABLE kept AS SELECT * FROM records WHERE seq = ?", (checkpoint.seq,))
             file.execute("DELETE FROM records WHERE seq = ?", (checkpoint.seq,))
-        assert "missing at the end" in (await walked(client, 100))[0]["problem"]
-        with raw(path) as file:
-            file.execute("INSERT INTO records SELECT * FROM kept")
+        assert "missing at the end" in await problem_of(client)
+        run_at(url, "INSERT INTO records SELECT * FROM kept")
         assert (await walked(client, 100))[0]["covered"] == checkpoint.seq
 
 
 @pytest.mark.spec("P53")
-async def test_others_are_answered_while_the_chain_is_verified(tmp_path: Any) -> None:
+async def test_others_are_answered_while_the_chain_is_verified(tmp_path: Path) -> None:
     async with site(store=f"sqlite:///{tmp_path}/a.db") as server, server.client() as client:
         for number in range(4_000):
             server.kernel.audit.append(entry(f"e{number}", org="globex", act=None, time=NOW))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -16,19 +15,14 @@ from capset.stores.base import LinkRow, SessionRow
 from capset.wire.pages import PAGE_BYTES
 from capset_server.client import Client
 from capset_testing.store_suite.support import approval_row
+from tests.helpers.kernel.fixtures import store
 from tests.helpers.server.support import Site, make_agent, make_session, site
+
+__all__ = ["store"]
 
 KIB = 1024
 MARGIN = 64 * KIB
 """What a page's own members, and spaces between items, may add."""
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Give the URL of each of the stores."""
-    if request.param == "postgresql":
-        return request.getfixturevalue("postgres_url")
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/a.db"
 
 
 @pytest.fixture

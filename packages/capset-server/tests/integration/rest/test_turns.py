@@ -185,6 +185,7 @@ async def test_a_server_without_a_runner_says_so(here: Site) -> None:
     async with here.client() as client:
         session = await make_session(client, "kit")
         problem(await send(client, session, "hello"), 501, "no_runner")
+        problem(await client.post(f"/v1/sessions/{session}/turns/x/resume"), 501, "no_runner")
         problem(await send(client, "nowhere", "hello"), 404, "not_found")
         assert await events(client, session) == []
 

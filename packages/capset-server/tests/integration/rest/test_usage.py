@@ -13,8 +13,11 @@ from capset.ext import Allowance, Budget, Governance, Limit
 from capset.kernel.governance.quotas import session_limits
 from capset.kernel.governance.usage import UsageMeter
 from capset_server.auth.keys import create_key
+from tests.helpers.kernel.fixtures import store
 from tests.helpers.server.rest.keys import ADMIN
 from tests.helpers.server.support import Site, call, foreman, problem, site
+
+__all__ = ["store"]
 
 pytestmark = pytest.mark.spec("P51")
 
@@ -30,14 +33,6 @@ office = Agent(
 )
 GOVERNANCE = Governance(allowance=Allowance(limits=Limit(100, "1d", per="all"), session=Budget(calls=20, cost=4)))
 OWN = Allowance(limits=["10/1h", Limit(7, "1h", per="session")], usage="tokens=1000,cost=2.5/1d")
-
-
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
-def store(request: pytest.FixtureRequest, tmp_path: Any) -> str:
-    """Give the URL of a new store of each kind."""
-    if request.param == "postgres":
-        return request.getfixturevalue("postgres_url")
-    return "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/a.db"
 
 
 async def limited(server: Site, name: str = "carl", **more: Any) -> None:

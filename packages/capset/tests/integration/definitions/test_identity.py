@@ -8,37 +8,22 @@ import pickle
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from capset import (
-    Agent,
-    Capability,
-    CapabilityRef,
-    ContextMessage,
-    DefinitionError,
-    Policy,
-    Preset,
-    Principal,
-    Request,
-    Resource,
-    Toolkit,
-    compose,
-    deny,
-    dynamic_toolkit,
-    policy,
-    tool,
-)
+from capset import Agent, Capability, ContextMessage, Policy, Preset, Principal, Resource, compose, deny, policy, tool
+from capset.definitions.capabilities import CapabilityRef
 from capset.definitions.governance.allowances import Allowance
 from capset.definitions.governance.hooks import Hooks
 from capset.definitions.governance.limits import Budget, Limit
 from capset.definitions.governance.settings import Governance, Roles
 from capset.definitions.resources import Documents
 from capset.definitions.tools.retries import Retry
+from capset.definitions.tools.toolkits import DynamicToolkit, Toolkit, dynamic_toolkit
+from capset.errors import DefinitionError
 from capset.ext import McpPrompt, McpResource
 from capset.flows import Flow, Generator, Sequencer, as_tool
 from capset_connect.mcp import McpServer
@@ -51,7 +36,7 @@ class Options(BaseModel):
 
 
 @policy
-def careful(request: Request) -> bool:
+def careful(request: object) -> bool:
     return True
 
 
@@ -79,39 +64,17 @@ notes = Resource("notes", list[str], scope="session", default=list)
 texts = Documents("texts", scope="user")
 more = Preset(context=[{"a": {"b": ["c"]}}], model_settings={"temperature": 0})
 shelf = Capability("shelf", tools=[kit, making], resources=[notes], presets={"more": more}, config=Options)
-agent = Agent(
-    "agent", uses=[shelf], static_context={"a": [1]}, tools=[as_tool(Generator("inner"), description="Work.")]
-)
+inner = as_tool(Generator("inner"), description="Work.")
+agent = Agent("agent", uses=[shelf], static_context={"a": [1]}, tools=[inner])
 line = Sequencer("line").then(Generator("first"))
 flow = Flow("flow", line)
-NAMED: dict[str, Any] = {
-    "policy": careful,
-    "tool": look,
-    "dynamic toolkit": making,
-    "tool of a class": Service.within,
-    "toolkit": kit,
-    "resource": notes,
-    "documents": texts,
-    "preset": more,
-    "capability": shelf,
-    "agent": agent,
-    "sequencer": line,
-    "flow": flow,
-}
-UNNAMED: dict[str, Callable[[], Any]] = {
-    "policy": lambda: Policy("other", careful.evaluate),
-    "tool": lambda: dataclasses.replace(look, name="other"),
-    "dynamic toolkit": lambda: dynamic_toolkit(name="other")(lambda ctx: []),
-    "toolkit": lambda: Toolkit("other"),
-    "resource": lambda: Resource("other", int, scope="user"),
-    "documents": lambda: Documents("other", scope="user"),
-    "preset": lambda: Preset(instructions=["other"]),
-    "capability": lambda: Capability("other", tools=[look]),
-    "part": lambda: Capability("other", tools=[look]).part,
-    "agent": lambda: Agent("other", uses=[shelf]),
-    "generator": lambda: Generator("other"),
-    "sequencer": lambda: Sequencer("other").then(line),
-}
+NAMED = (careful, look, making, Service.within, kit, notes, texts, more, shelf, agent, line, flow)
+UNNAMED = (
+    *(Policy("other", careful.evaluate), dataclasses.replace(look, name="other"), Toolkit("other")),
+    *(DynamicToolkit("other", making.make), Preset(instructions=["other"]), Documents("other", scope="user")),
+    *(Resource("other", int, scope="user"), Capability("other", tools=[look]), Capability("other", tools=[look]).part),
+    *(Agent("other", uses=[shelf]), Generator("other"), Sequencer("other").then(line)),
+)
 VALUES: dict[str, Any] = {
     "server": McpServer(name="s", url="https://example.org/mcp", headers={"a": "b"}, rules={"*": {"effect": "read"}}),
     "api": OpenApi(name="a", document={"openapi": "3.1.0"}, url="https://example.org", rules={"x": {"limits": "1/1h"}}),
@@ -127,11 +90,10 @@ VALUES: dict[str, Any] = {
 
 
 @pytest.mark.spec("C8", "C39")
-@pytest.mark.parametrize("name", NAMED)
-def test_a_copy_is_the_same_definition(name: str) -> None:
-    for definition in (NAMED[name], UNNAMED[name]() if name in UNNAMED else shelf.with_presets(more=False)):
-        assert copy.copy(definition) is copy.deepcopy(definition) is definition
-        assert copy.deepcopy({"a": [definition]})["a"][0] is definition
+@pytest.mark.parametrize("definition", [*NAMED, *UNNAMED, shelf.with_presets(more=False)])
+def test_a_copy_is_the_same_definition(definition: Any) -> None:
+    assert copy.copy(definition) is copy.deepcopy(definition) is definition
+    assert copy.deepcopy({"a": [definition]})["a"][0] is definition
 
 
 @pytest.mark.spec("C8")
@@ -142,19 +104,18 @@ def test_copies_are_no_conflict() -> None:
 
 @pytest.mark.spec("C8")
 @pytest.mark.parametrize("protocol", [2, pickle.HIGHEST_PROTOCOL])
-@pytest.mark.parametrize("name", NAMED)
-def test_a_definition_of_a_module_is_pickled_by_reference(name: str, protocol: int) -> None:
-    text = pickle.dumps(NAMED[name], protocol)
-    assert pickle.loads(text) is NAMED[name]
+@pytest.mark.parametrize("definition", NAMED)
+def test_a_definition_of_a_module_is_pickled_by_reference(definition: Any, protocol: int) -> None:
+    text = pickle.dumps(definition, protocol)
+    assert pickle.loads(text) is definition
     assert len(text) < 200
     assert b"__main__" not in text
 
 
 @pytest.mark.realtime
 def test_another_process_finds_it_again() -> None:
-    text = ForkingPickler.dumps(
-        [agent, shelf.with_presets(more=False).with_config(Options(size=3)), look, Service.within]
-    )
+    ref = shelf.with_presets(more=False).with_config(Options(size=3))
+    text = ForkingPickler.dumps([agent, ref, look, Service.within])
     code = (
         "import pickle, sys; agent, ref, look, within = pickle.loads(sys.stdin.buffer.read()); "
         f"from importlib import import_module; there = import_module({__name__!r}); "
@@ -170,28 +131,21 @@ def test_a_reference_is_pickled_with_its_choices() -> None:
     read = pickle.loads(pickle.dumps(ref))
     assert read.base is shelf
     assert (read.presets, read.config, read.prefix, read.rename) == (ref.presets, ref.config, ref.prefix, ref.rename)
-    hashes = [compose(Agent("a", uses=[capability])).static_hash for capability in (ref, read)]
-    assert hashes[0] == hashes[1]
+    assert compose(Agent("a", uses=[ref])).static_hash == compose(Agent("a", uses=[read])).static_hash
 
 
-@pytest.mark.parametrize("name", UNNAMED)
-def test_what_no_module_has_is_refused_in_words(name: str) -> None:
-    definition = UNNAMED[name]()
-    with pytest.raises(
-        pickle.PicklingError, match="cannot be pickled: only a definition that is a name of a module can"
-    ):
-        pickle.dumps(definition)
-    with pytest.raises(pickle.PicklingError, match="give it a name at the top of a module"):
-        pickle.dumps({"a": [definition]})
+@pytest.mark.parametrize("definition", UNNAMED)
+def test_what_no_module_has_is_refused_in_words(definition: Any) -> None:
+    for value in (definition, {"a": [definition]}):
+        with pytest.raises(pickle.PicklingError, match="give it a name at the top of a module"):
+            pickle.dumps(value)
 
 
 @pytest.mark.parametrize("name", VALUES)
 def test_values_are_copied_and_pickled_as_what_they_hold(name: str) -> None:
     value = VALUES[name]
     for copied in (copy.copy(value), copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
-        assert copied == value
-        assert repr(copied) == repr(value)
-        assert type(copied) is type(value)
+        assert (copied, repr(copied), type(copied)) == (value, repr(value), type(value))
 
 
 def test_a_value_from_another_process_is_as_frozen() -> None:
@@ -204,31 +158,24 @@ def test_a_value_from_another_process_is_as_frozen() -> None:
 
 
 def test_hooks_and_offers_can_be_copied() -> None:
-    hooks = Hooks(on_tool_executed=print)
-    assert copy.deepcopy(hooks).on_tool_executed == (print,)
+    assert copy.deepcopy(Hooks(on_tool_executed=print)).on_tool_executed == (print,)
     for offer in (McpPrompt(look), McpResource("notes://all", look)):
-        assert copy.deepcopy(offer).tool is look
-        assert pickle.loads(pickle.dumps(offer)).tool is look
+        assert copy.deepcopy(offer).tool is pickle.loads(pickle.dumps(offer)).tool is look
 
 
 @pytest.mark.spec("C39")
 @pytest.mark.parametrize(
     ("definition", "changes", "message"),
     [
-        (look, {"name": "no name"}, "a tool's name must match"),
-        (look, {"effect": "none"}, "effect must be one of"),
-        (look, {"description": " "}, "needs a docstring"),
-        (look, {"description": "\ud800"}, "lone surrogate"),
-        (look, {"permissions": "a:b"}, "permissions must be a set"),
+        *((look, {"name": "no name"}, "a tool's name must match"), (look, {"effect": "none"}, "effect must be one of")),
+        *((look, {"description": " "}, "needs a docstring"), (look, {"description": "\ud800"}, "lone surrogate")),
+        *((look, {"permissions": "a:b"}, "permissions must be a set"), (look, {"timeout": 0}, "timeout must be")),
         (look, {"policies": [careful, Policy("careful", lambda request: False)]}, "two different policies"),
         (look, {"policies": [print]}, "is not a Policy"),
-        (look, {"timeout": 0}, "timeout must be"),
         (look, {"examples": [{"path": 1}]}, "its example 1 does not fit its schema"),
-        (look, {"retry": 3}, "is not idempotent"),
-        (look, {"limits": "often"}, "a limit is written as"),
+        *((look, {"retry": 3}, "is not idempotent"), (look, {"limits": "often"}, "a limit is written as")),
+        *((look, {"argument_bytes": -1}, "argument_bytes must be"), (look, {"title": 5}, "title must be text")),
         (look, {"approval": bool}, "must be a function of one argument"),
-        (look, {"argument_bytes": -1}, "argument_bytes must be"),
-        (look, {"title": 5}, "title must be text"),
         (careful, {"id": "no id"}, "a policy's id must match"),
         (careful, {"evaluate": bool}, "must be a function of one argument"),
         (careful, {"binding": "snapshot", "phase": "call"}, "is asked at calls only"),
@@ -241,15 +188,14 @@ def test_hooks_and_offers_can_be_copied() -> None:
         (shelf.ref, {"rename": {"none": "x"}}, "unknown tool 'none'"),
         (shelf.ref, {"rename": {"look": "x y"}}, "the new name of 'look' must match"),
         (shelf.ref, {"base": look}, "a reference is to a Capability"),
-        (kit, {"name": "no name", "levels": 1}, "levels"),
-        (shelf, {"name": "no name"}, "unexpected keyword"),
+        *((kit, {"name": "no name", "levels": 1}, "levels"), (shelf, {"name": "no name"}, "unexpected keyword")),
         (notes, {"scope": "none"}, "unexpected keyword"),
         (VALUES["message"], {"role": "system"}, "is of the role user or assistant"),
         (VALUES["server"], {"url": "ftp://x"}, "MCP server 's': url"),
         (VALUES["retry"], {"max_attempts": 0}, "max_attempts"),
     ],
     ids=lambda parameter: re.sub(r" at 0x\w+", "", str(parameter)),
-)  # fmt: skip
+)
 def test_replace_makes_nothing_that_would_be_refused(definition: Any, changes: dict[str, Any], message: str) -> None:
     with pytest.raises((DefinitionError, TypeError), match=message):
         dataclasses.replace(definition, **changes)

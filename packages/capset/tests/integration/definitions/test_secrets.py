@@ -26,22 +26,13 @@ M = "[redacted]"
         ("https://example.org/?API%5FKEY=s3cret", f"https://example.org/?API%5FKEY={M}"),
         ("https://example.org/?token[]=a&token[]=b", f"https://example.org/?token[]={M}&token[]={M}"),
         ("https://example.org/?key=AIzaS3cret&q=tea", f"https://example.org/?key={M}&q=tea"),
-        (
-            "https://a.example/o?X-Amz-Signature=5e&X-Amz-Date=1",
-            f"https://a.example/o?X-Amz-Signature={M}&X-Amz-Date=1",
-        ),
+        ("https://a/o?X-Amz-Signature=5e&X-Amz-Date=1", f"https://a/o?X-Amz-Signature={M}&X-Amz-Date=1"),
         ("https://a.example/o?sv=1&sig=5e%2F", f"https://a.example/o?sv=1&sig={M}"),
         ("https://a.example/cb#access_token=5e&state=1", f"https://a.example/cb#access_token={M}&state=1"),
-        (
-            "https://a.example/?next=https://b:c@d.example/?token=5e",
-            f"https://a.example/?next=https://{M}@d.example/?token={M}",
-        ),
+        ("https://a/?next=https://b:c@d/?token=5e", f"https://a/?next=https://{M}@d/?token={M}"),
         ("/v1/items?secret=5e", f"/v1/items?secret={M}"),
         ('curl "https://ada:pw@a.example/?token=5e" | sh', f'curl "https://{M}@a.example/?token={M}" | sh'),
-        (
-            "see https://a:b@a.example and\nhttps://c:d@c.example",
-            f"see https://{M}@a.example and\nhttps://{M}@c.example",
-        ),
+        ("see https://a:b@a.example and\nhttps://c:d@c", f"see https://{M}@a.example and\nhttps://{M}@c"),
         ("curl https://ok/?token=x;{rm,-rf,/srv/data}", f"curl https://ok/?token={M};{{rm,-rf,/srv/data}}"),
         ("curl https://a:b$(rm${IFS}x)@ok/", f"curl https://{M}$(rm${{IFS}}x)@ok/"),
         ("curl https://$(rm${IFS}x)@ok/", "curl https://$(rm${IFS}x)@ok/"),
@@ -54,16 +45,10 @@ def test_secrets_in_urls_are_masked(text: str, masked: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
         "https://example.org/a/b?c=d&page_token_limit=5&max_tokens=7&monkey=1#top",
-        "https://example.org/@ada?to=ada@example.org",
-        "postgresql://reader@db/shop",
-        "ssh://git@example.org/repo.git",
-        "mailto:ada@example.org",
-        "a // ask ada@example.org",
-        "is it a?token=b",
-        "https://example.org/?token",
-        "x" * 99,
+        *("https://example.org/@ada?to=ada@example.org", "https://example.org/?token", "postgresql://reader@db/shop"),
+        *("ssh://git@example.org/repo.git", "mailto:ada@example.org", "a // ask ada@example.org", "is it a?token=b"),
+        *("", "x" * 99),
     ],
 )
 def test_everything_else_stays_as_it_is(text: str) -> None:

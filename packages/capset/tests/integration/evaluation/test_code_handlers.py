@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from capset import Agent, Principal, Tool, ToolkitContext, compose, evaluate, tool
+from capset import Agent, Principal, Tool, compose, evaluate, tool
 from capset.definitions.tools.definition import AnyTool
 from capset.definitions.tools.processors import handles, yields
 from capset.definitions.tools.schema_tools import schema_tool
@@ -41,22 +41,14 @@ def wrapping(function):
         return await function(*arguments, **named)
     return wrapper
 
-wrapped = wrapping(plain)
-
-async def two(a: int, b: int) -> int:
-    """Give back."""
-    return a
-
 class Thing:
     async def method(self, a: int) -> int:
         """Give back."""
         return a
 
-    async def __call__(self, a: int) -> int:
-        """Give back."""
-        return a
+    __call__ = method
 
-method, thing = Thing().method, Thing()
+wrapped, method, thing = wrapping(plain), Thing().method, Thing()
 
 def from_params(params, context):
     return params
@@ -99,11 +91,19 @@ class Answer(BaseModel):
     data: str
 
 
+def hash_of(name: str, text: str) -> str:
+    """Return the hash of a module's code."""
+    return digest(code_payload({name: hashlib.sha256(text.encode()).hexdigest()}))
+
+
 @pytest.fixture
 def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Give a third party's module, one file."""
     (tmp_path / "tinyhands.py").write_text(WRITTEN, encoding="utf-8")
     return fresh_import("tinyhands", tmp_path, monkeypatch)
+
+
+COMPILED = "it is compiled, and has no source"
 
 
 def from_json(function: Callable[..., Any]) -> AnyTool:
@@ -136,37 +136,31 @@ def processor(factory: Callable[..., Any]) -> AnyTool:
 def test_it_is_that_of_the_function_that_somebody_wrote(theirs: Any, make: Callable[[Any], AnyTool]) -> None:
     code = code_of(make(theirs))
     assert (code.kind, code.name, code.reason) == ("module", "tinyhands.py", None)
-    assert code.hash == digest(code_payload({"tinyhands.py": hashlib.sha256(WRITTEN.encode()).hexdigest()}))
+    assert code.hash == hash_of("tinyhands.py", WRITTEN)
 
 
-def test_a_callable_object(theirs: Any) -> None:
-    """Its class is what was written, and not the object."""
-    own_tool = tool(name="own", description="Own.")(theirs.plain)
-    assert code_of(Tool(**{**_fields(own_tool), "handler": theirs.thing})).name == "tinyhands.py"
+def test_a_callable_object_and_wrappers_that_form_a_circle(theirs: Any) -> None:
+    """Of an object its class is what was written."""
+    theirs.plain.__wrapped__, theirs.from_params.__wrapped__ = theirs.from_params, theirs.plain
+    own_tool = tool(name="own", description="Own.")(theirs.block)
+    fields = {name: getattr(own_tool, name) for name in Tool.__dataclass_fields__}
+    for function in (theirs.thing, theirs.plain):
+        assert code_of(Tool(**{**fields, "handler": function})).name == "tinyhands.py"
 
 
 async def test_tools_that_a_toolkit_makes(theirs: Any) -> None:
-    def make(context: ToolkitContext) -> list[AnyTool]:
-        return [tool(theirs.plain)]
-
-    composition = compose(Agent("a", tools=[DynamicToolkit("kit", make)]))
+    composition = compose(Agent("a", tools=[DynamicToolkit("kit", lambda context: [tool(theirs.plain)])]))
     snapshot = await evaluate(composition, principal=Principal("ada"))
-    (code,) = [code_of(installed.tool) for installed in snapshot.tools.values()]
-    assert code.name == "tinyhands.py"
+    assert [code_of(installed.tool).name for installed in snapshot.tools.values()] == ["tinyhands.py"]
 
 
 def test_a_handler_of_a_configuration_file_is_its_file(tmp_path: Path) -> None:
     """Each time that it is read: another content is other code, in the same process."""
     (tmp_path / "handlers").mkdir()
-    file = tmp_path / "handlers" / "act.py"
-    hashes: list[str | None] = []
     for text in ("def handler(params): return 1\n", "def handler(params): return 2\n"):
-        file.write_text(text, encoding="utf-8")
+        (tmp_path / "handlers" / "act.py").write_text(text, encoding="utf-8")
         code = code_of(from_json(Handlers(tmp_path).resolve("./handlers/act.py").value))
-        assert (code.kind, code.name) == ("module", "act.py")
-        assert code.hash == digest(code_payload({"act.py": hashlib.sha256(text.encode()).hexdigest()}))
-        hashes.append(code.hash)
-    assert len(set(hashes)) == 2
+        assert (code.kind, code.name, code.hash) == ("module", "act.py", hash_of("act.py", text))
 
 
 def typed_in() -> Callable[..., Any]:
@@ -178,9 +172,9 @@ def typed_in() -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: from_json(operator.itemgetter("a")), "it is compiled, and has no source"),
-        (lambda: from_json(len), "it is compiled, and has no source"),
-        (lambda: from_json(functools.partial(operator.itemgetter("a"))), "it is compiled, and has no source"),
+        (lambda: from_json(operator.itemgetter("a")), COMPILED),
+        (lambda: from_json(len), COMPILED),
+        (lambda: from_json(functools.partial(operator.itemgetter("a"))), COMPILED),
         (lambda: processor(dict), "is part of the interpreter, and has no source file"),
         (lambda: from_json(typed_in()), "it was typed in, or made at run time (<stdin>), and has no source file"),
     ],
@@ -188,41 +182,24 @@ def typed_in() -> Callable[..., Any]:
 def test_what_is_compiled_or_typed_in_has_none(make: Callable[[], AnyTool], reason: str) -> None:
     code = code_of(make())
     assert (code.hash, code.kind, code.covers) == (None, None, None)
-    assert code.reason is not None
-    assert code.reason.endswith(reason)
+    assert str(code.reason).endswith(reason)
 
 
 def test_a_block_of_several_functions_has_none(theirs: Any) -> None:
-    block = handler()(theirs.block)
-    code = code_of(as_tool(Router("way", lambda text: "a", routes={"a": block}, input=str, description="Go.")))
-    assert code.hash is None
-    assert code.reason == "it runs the router 'way', whose code stands in more than one place"
-
-
-def test_wrappers_that_form_a_circle(theirs: Any) -> None:
-    theirs.plain.__wrapped__, theirs.two.__wrapped__ = theirs.two, theirs.plain
-    own_tool = tool(name="own", description="Own.")(theirs.block)
-    assert code_of(Tool(**{**_fields(own_tool), "handler": theirs.plain})).name == "tinyhands.py"
+    routes = {"a": handler()(theirs.block)}
+    code = code_of(as_tool(Router("way", lambda text: "a", routes=routes, input=str, description="Go.")))
+    assert (code.hash, code.reason) == (None, "it runs the router 'way', whose code stands in more than one place")
 
 
 @pytest.mark.realtime
 def test_a_script(tmp_path: Path) -> None:
     """Run as a file, as a module, and from standard input."""
-    lines = [
-        "from capset import tool",
-        "from capset.evaluation.code import code_of",
-        WRITTEN,
-        "code = code_of(tool(plain))",
-    ]
-    text = "\n".join([*lines, "print(code.hash, code.kind, code.name or code.reason)"])
+    imports = "from capset import tool\nfrom capset.evaluation.code import code_of"
+    told = "code = code_of(tool(plain))\nprint(code.hash, code.kind, code.name or code.reason)"
+    text = f"{imports}\n{WRITTEN}\n{told}"
     (tmp_path / "tinymain.py").write_text(text, encoding="utf-8")
-    expected = digest(code_payload({"tinymain.py": hashlib.sha256(text.encode()).hexdigest()}))
     for arguments in (["tinymain.py"], ["-m", "tinymain"]):
         printed = subprocess.check_output([sys.executable, *arguments], cwd=tmp_path, text=True)
-        assert printed.split(maxsplit=1) == [expected, "module tinymain.py\n"]
+        assert printed == f"{hash_of('tinymain.py', text)} module tinymain.py\n"
     printed = subprocess.check_output([sys.executable], input=text, cwd=tmp_path, text=True)
     assert printed.startswith("None None it was typed in")
-
-
-def _fields(definition: AnyTool) -> dict[str, Any]:
-    return {name: getattr(definition, name) for name in Tool.__dataclass_fields__}

@@ -22,36 +22,43 @@ async def wait_under(deadline: Deadline, around: float = 60) -> None:
             await asyncio.sleep(60)
 
 
-async def test_one_that_was_never_started_ends_nothing() -> None:
-    with Deadline(0) as deadline:
-        await asyncio.sleep(0.02)
+def cancellations() -> int:
+    task = asyncio.current_task()
+    assert task is not None
+    return task.cancelling()
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+async def test_one_that_was_never_started_or_is_over_cancels_nobody(is_started: bool) -> None:
+    with Deadline(0.01) as deadline:
+        if is_started:
+            deadline.start()
+        else:
+            await asyncio.sleep(0.03)
+    await asyncio.sleep(0.03)
     assert not deadline.expired
 
 
-async def test_when_the_time_is_up_the_wait_ends() -> None:
-    deadline = Deadline(0.01)
+@pytest.mark.parametrize(("seconds", "around", "expired"), [(60, 0.01, False), (0.01, 60, True)])
+async def test_when_the_sooner_of_two_times_is_up_the_wait_ends(seconds: float, around: float, expired: bool) -> None:
+    deadline = Deadline(seconds)
     with pytest.raises(TimeoutError):
-        await wait_under(deadline)
-    assert deadline.expired
+        await wait_under(deadline, around)
+    assert deadline.expired is expired
     await asyncio.sleep(0)  # nothing of the cancellation is left
-    task = asyncio.current_task()
-    assert task is not None
-    assert task.cancelling() == 0
+    assert cancellations() == 0
 
 
 async def test_what_takes_no_notice_goes_on_and_is_known_to_be_late() -> None:
-    task = asyncio.current_task()
-    assert task is not None
     with Deadline(0.01) as deadline:
         deadline.start()
         try:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
-            assert task.cancelling() == 1
+            assert cancellations() == 1
         deadline.start()  # it is over: there is no second time
         await asyncio.sleep(0.02)
-    assert deadline.expired
-    assert task.cancelling() == 0
+    assert (deadline.expired, cancellations()) == (True, 0)
 
 
 async def test_while_it_stands_still_no_time_passes() -> None:
@@ -70,13 +77,6 @@ async def test_while_it_stands_still_no_time_passes() -> None:
         await wait_under(deadline)
 
 
-async def test_after_its_end_it_cancels_nobody() -> None:
-    with Deadline(0.01) as deadline:
-        deadline.start()
-    await asyncio.sleep(0.03)
-    assert not deadline.expired
-
-
 async def test_a_cancellation_from_outside_stays_one_even_when_the_time_is_up_too() -> None:
     async def work() -> None:
         with Deadline(0.01) as deadline:
@@ -91,11 +91,3 @@ async def test_a_cancellation_from_outside_stays_one_even_when_the_time_is_up_to
     task = asyncio.create_task(work())
     await asyncio.wait({task})
     assert task.cancelled()
-
-
-@pytest.mark.parametrize(("seconds", "around", "expired"), [(60, 0.01, False), (0.01, 60, True)])
-async def test_the_sooner_of_two_wins_whichever_is_outside(seconds: float, around: float, expired: bool) -> None:
-    deadline = Deadline(seconds)
-    with pytest.raises(TimeoutError):
-        await wait_under(deadline, around)
-    assert deadline.expired is expired

@@ -20,9 +20,10 @@ def test_a_signature_holds_for_its_own_key_and_bytes_only() -> None:
     key, other = CheckpointKey.generate(), CheckpointKey.generate()
     signature = key.sign(b"data")
     assert key.public.holds(signature, b"data")
-    assert not key.public.holds(signature, b"date")
-    assert not other.public.holds(signature, b"data")
-    assert not key.public.holds("no base64!", b"data")
+    for public, text, data in (
+        *((key.public, signature, b"date"), (other.public, signature, b"data"), (key.public, "no base64!", b"data")),
+    ):
+        assert not public.holds(text, data)
 
 
 def test_a_key_comes_back_from_pem_from_base64_and_from_a_file(tmp_path: Path) -> None:
@@ -48,11 +49,8 @@ def test_what_is_no_key_is_refused_and_not_repeated(tmp_path: Path) -> None:
     strange = curve.private_bytes(pem, pkcs8, serialization.NoEncryption()).decode()
     theirs = curve.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
     for text, problem in (
-        ("hunter2", "32 bytes in base64"),
-        ("", "32 bytes in base64"),
-        (key.public.pem(), "this is a public one"),
-        (encrypted, "needs a password"),
-        (strange, "must be one of Ed25519"),
+        *(("hunter2", "32 bytes in base64"), ("", "32 bytes in base64"), (key.public.pem(), "this is a public one")),
+        *((encrypted, "needs a password"), (strange, "must be one of Ed25519")),
         ("-----BEGIN PRIVATE KEY-----\nhunter2", "cannot be read"),
     ):
         with pytest.raises(DefinitionError, match=problem) as failure:

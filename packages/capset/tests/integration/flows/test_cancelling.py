@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from capset import Context, Kernel, Session, tool
+from capset.definitions.blocks import Block
 from capset.errors import DeadlineExceeded, InternalError
 from capset.flows import Flow, Generator, Handler, Sequencer, as_tool, handler
 from capset_testing import Call, Say, ScriptedRunner
@@ -20,7 +22,7 @@ __all__ = ["anyio_backend"]
 class Watched:
     """A handler that waits, and tells how it ended."""
 
-    def __init__(self, name: str = "waits", seconds: float = 60.0, cleanup: float = 0.0) -> None:
+    def __init__(self, seconds: float = 60.0, cleanup: float = 0.0) -> None:
         self.started = asyncio.Event()
         self.ended: list[str] = []
 
@@ -35,7 +37,7 @@ class Watched:
             self.ended.append("done")
             return "done"
 
-        self.block = Handler(name, function)
+        self.block = Handler("waits", function)
 
 
 def flat(watched: Watched) -> Sequencer:
@@ -46,26 +48,28 @@ def nested(watched: Watched) -> Sequencer:
     return Sequencer("s").parallel(add("one", 1), deep=Sequencer("deep").then(watched.block))
 
 
-SHAPES = pytest.mark.parametrize("shape", [flat, nested])
 Shape = Callable[[Watched], Sequencer]
 
 
-async def cancelled(session: Session, watched: Watched) -> None:
+async def cancelled(session: Session, started: asyncio.Event) -> None:
     running = asyncio.create_task(session.run(1))
-    await watched.started.wait()
+    await started.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
     assert running.cancelled()
 
 
-@pytest.mark.spec("C37")
-@SHAPES
-async def test_cancelling_a_run_cancels_what_runs_inside_and_waits_for_it(shape: Shape) -> None:
+@pytest.mark.spec("C37", "K16")
+@pytest.mark.parametrize("shape", [flat, nested])
+async def test_a_cancellation_or_a_deadline_cancels_what_runs_inside_and_waits_for_it(shape: Shape) -> None:
     watched = Watched(cleanup=0.01)
     async with opened(Flow("f", shape(watched))) as session:
-        await cancelled(session, watched)
+        await cancelled(session, watched.started)
         assert watched.ended == ["cancelled"]
+        with pytest.raises(DeadlineExceeded, match="'f' did not finish in time"):
+            await session.options(timeout=0.02).run(1)
+        assert watched.ended == ["cancelled"] * 2
 
 
 async def test_a_second_cancellation_reaches_the_branches_that_still_clean_up() -> None:
@@ -73,22 +77,11 @@ async def test_a_second_cancellation_reaches_the_branches_that_still_clean_up() 
     async with opened(nested(watched)) as session:
         running = asyncio.create_task(session.run(1))
         await watched.started.wait()
-        running.cancel()
-        await asyncio.sleep(0.01)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
+        for _ in range(2):
+            running.cancel()
+            await asyncio.sleep(0.01)
+        assert running.cancelled()
     assert watched.ended == []  # its cleanup was cut short, and it is over
-
-
-@pytest.mark.spec("K16")
-@SHAPES
-async def test_a_deadline_ends_the_run(shape: Shape) -> None:
-    watched = Watched()
-    async with opened(shape(watched)) as session:
-        with pytest.raises(DeadlineExceeded, match="'s' did not finish in time"):
-            await session.options(timeout=0.02).run(1)
-        assert watched.ended == ["cancelled"]
 
 
 @pytest.mark.spec("K16")
@@ -108,9 +101,7 @@ async def test_who_swallows_the_cancellation_or_fails_while_cleaning_up_is_late_
                     await session.options(timeout=0.02).run(value)
 
 
-async def test_a_sync_handler_does_not_hold_up_the_deadline_and_its_thread_is_reported(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_sync_handler_is_late_and_its_thread_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     go_on = threading.Event()
 
     def blocks(value: object) -> None:
@@ -131,29 +122,25 @@ async def test_the_deadline_reaches_the_tools_that_a_generator_calls() -> None:
         await asyncio.sleep(60)
         return "awake"
 
-    runner = ScriptedRunner({"g": [Call("sleep"), Say("never")]})
-    async with Kernel("memory://", generator=runner) as kernel:
-        async with kernel.open(Sequencer("s").then(Generator("g", tools=[sleep])), principal=ADA) as session:
-            with pytest.raises(DeadlineExceeded):
-                await session.options(timeout=0.5).run()
+    kernel = Kernel("memory://", generator=ScriptedRunner({"g": [Call("sleep"), Say("never")]}))
+    sequencer = Sequencer("s").then(Generator("g", tools=[sleep]))
+    async with kernel, kernel.open(sequencer, principal=ADA) as session:
+        with pytest.raises(DeadlineExceeded):
+            await session.options(timeout=0.5).run()
         (record,) = await records(kernel)
     assert (record.tool, record.outcome) == ("sleep", "cancelled")
 
 
 @pytest.mark.spec("G19")
 async def test_leaving_a_run_puts_the_calls_inside_on_record_as_cancelled(store: str) -> None:
-    watched = Watched(name="waits", cleanup=0.01)
-    block = as_tool(Sequencer("work", description="Work.").parallel(watched.block))
+    watched = Watched(cleanup=0.01)
+    block = Generator("g", tools=[as_tool(Sequencer("work", description="Work.").parallel(watched.block))])
     runner = ScriptedRunner({"g": [Call("work", input=1), Say("never")]})
-    async with Kernel(store, generator=runner) as kernel, kernel.open(_holder(block), principal=ADA) as session:
-        await cancelled(session, watched)
+    async with Kernel(store, generator=runner) as kernel, kernel.open(block, principal=ADA) as session:
+        await cancelled(session, watched.started)
         (record,) = await records(kernel)
     assert (record.tool, record.outcome) == ("work", "cancelled")
     assert watched.ended == ["cancelled"]
-
-
-def _holder(*tools: Any) -> Generator:
-    return Generator("g", tools=tools)
 
 
 async def test_a_branch_that_fails_while_cancelled_from_outside_does_not_hide_the_cancellation() -> None:
@@ -168,11 +155,7 @@ async def test_a_branch_that_fails_while_cancelled_from_outside_does_not_hide_th
             raise ValueError("while cleaning up")
 
     async with opened(Sequencer("s").parallel(fails, add("one", 1))) as session:
-        running = asyncio.create_task(session.run(1))
-        await waiting.wait()
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
+        await cancelled(session, waiting)
 
 
 async def test_after_a_failing_branch_the_caller_is_not_left_cancelled() -> None:
@@ -190,15 +173,21 @@ async def test_after_a_failing_branch_the_caller_is_not_left_cancelled() -> None
         await asyncio.sleep(0)
 
 
-@pytest.mark.spec("K15")
-async def test_a_closing_kernel_waits_for_a_run_to_end(store: str) -> None:
-    watched = Watched(seconds=0.05)
+@asynccontextmanager
+async def closed_while_running(block: Block, watched: Watched, store: str) -> AsyncGenerator[asyncio.Task[Any]]:
     kernel = Kernel(store)
     await kernel.__aenter__()
-    async with kernel.open(Flow("f", flat(watched)), principal=ADA) as session:
+    async with kernel.open(block, principal=ADA) as session:
         running = asyncio.create_task(session.run(1))
         await watched.started.wait()
         await kernel.__aexit__(None, None, None)
+        yield running
+
+
+@pytest.mark.spec("K15")
+async def test_a_closing_kernel_waits_for_a_run_to_end(store: str) -> None:
+    watched = Watched(seconds=0.05)
+    async with closed_while_running(Flow("f", flat(watched)), watched, store) as running:
         assert watched.ended == ["done"]
         assert await running == "done"
 
@@ -209,12 +198,7 @@ async def test_a_run_that_does_not_end_is_reported_when_the_kernel_closes(
 ) -> None:
     monkeypatch.setattr("capset.kernel.kernel.DRAIN_SECONDS", 0.02)
     watched = Watched()
-    kernel = Kernel("memory://")
-    await kernel.__aenter__()
-    async with kernel.open(flat(watched), principal=ADA) as session:
-        running = asyncio.create_task(session.run(1))
-        await watched.started.wait()
-        await kernel.__aexit__(None, None, None)
+    async with closed_while_running(flat(watched), watched, "memory://") as running:
         assert "the kernel was closed with 1 call still running" in caplog.text
         running.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -53,27 +53,21 @@ def test_resources_and_state_come_up_from_everywhere() -> None:
     deep = Handler("deep", keep, uses=[Capability("noting", resources=[notes], state={"user": Depth})])
     flow = Flow("main", Sequencer("outer").then(Sequencer("inner").then(deep)), state={"session": Counted})
     data = compose(flow).data
-    assert list(data.resources) == [("session", "notes")]
-    assert {scope: list(state.fields) for scope, state in data.states.items()} == {
-        "session": ["total"],
-        "user": ["depth"],
-    }
+    fields = {scope: list(state.fields) for scope, state in data.states.items()}
+    assert (list(data.resources), fields) == ([("session", "notes")], {"session": ["total"], "user": ["depth"]})
 
 
 @pytest.mark.spec("C20")
 def test_siblings_that_disagree_are_met_at_the_root_and_nowhere_earlier() -> None:
-    with pytest.raises(ResourceConflict, match="'keep' itself and 'recall' itself have two different resources"):
-        compose(DISAGREEING)
-    with pytest.raises(ResourceConflict):
-        compose(Flow("main", DISAGREEING))
+    for root in (DISAGREEING, Flow("main", DISAGREEING)):
+        with pytest.raises(ResourceConflict, match="'keep' itself and 'recall' itself have two different resources"):
+            compose(root)
 
 
 @pytest.mark.spec("C20")
 async def test_what_a_flow_declares_is_the_last_word(store: str) -> None:
-    for last in (notes, other_notes):
-        flow = Flow("main", DISAGREEING, resources=[last])
-        async with opened(flow, store=store) as session:
-            assert await session.run("milk") == ([] if last is notes else ["there already"]) + ["milk"]
+    for last, expected in ((notes, ["milk"]), (other_notes, ["there already", "milk"])):
+        assert await run(Flow("main", DISAGREEING, resources=[last]), "milk", store=store) == expected
 
 
 @pytest.mark.spec("C20", "C13")
@@ -101,27 +95,18 @@ def test_its_root_is_a_block_and_no_flow(wrong: Any) -> None:
 
 
 @pytest.mark.spec("C33")
-async def test_a_flow_goes_on_in_its_session(store: str) -> None:
+async def test_a_flow_goes_on_in_its_session_which_is_opened_again_with_all_that_it_kept(tmp_path: Path) -> None:
     @handler(resources=[notes], state={"session": Counted})
     async def both(ctx: Context, text: str) -> tuple[int, int]:
         count = len(await ctx.resource(notes).push(text))
         return count, (await ctx.state(Counted).increment("total", 2)).total
 
-    async with opened(Flow("main", both), store=store) as session:
-        assert [await session.run("a"), await session.run("b")] == [(1, 2), (2, 4)]
-
-
-@pytest.mark.spec("C33")
-async def test_a_flows_session_is_opened_again_with_all_that_it_kept(tmp_path: Path) -> None:
-    flow = Flow("main", Sequencer("s").then(KEEP).then(RECALL), resources=[notes])
     session_id: str | None = None
-    for expected in (["a"], ["a", "a"]):
-        async with (
-            Kernel(f"sqlite:///{tmp_path}/capset.db") as kernel,
-            kernel.open(flow, principal=ADA, session_id=session_id) as session,
-        ):
+    for expected in ([(1, 2), (2, 4)], [(3, 6), (4, 8)]):
+        kernel = Kernel(f"sqlite:///{tmp_path}/capset.db")
+        async with kernel, kernel.open(Flow("main", both), principal=ADA, session_id=session_id) as session:
             session_id = session.id
-            assert await session.run("a") == expected
+            assert [await session.run("a"), await session.run("b")] == expected
 
 
 @pytest.mark.spec("C36")

@@ -35,17 +35,8 @@ def shown(input: Draft, ctx: Context) -> dict[str, str]:
     return {"draft": input.text, "reader": ctx.principal.id}
 
 
-JUDGE = Generator(
-    "judge",
-    system_prompt="You judge drafts.",
-    instructions=["Be fair."],
-    tools=[keep],
-    context=[shown],
-    resources=[drafts],
-    model_settings={"temperature": 0},
-    input=Draft,
-    output=Verdict,
-)
+PROMPT: Any = {"system_prompt": "You judge drafts.", "instructions": ["Be fair."], "model_settings": {"temperature": 0}}
+JUDGE = Generator("judge", tools=[keep], context=[shown], resources=[drafts], input=Draft, output=Verdict, **PROMPT)
 
 
 @pytest.mark.spec("C37")
@@ -55,9 +46,8 @@ async def test_a_generator_is_told_everything_and_works_with_its_tools(store: st
         assert await session.run(Draft(text="hello")) == Verdict(good=True, why="short")
         (record,) = await records(kernel)
     first, second = runner.seen
-    assert first.system_text == (
-        "You judge drafts.\n\nBe fair.\n\n<draft>\n  hello\n</draft>\n<reader>\n  ada\n</reader>"
-    )
+    context = "<draft>\n  hello\n</draft>\n<reader>\n  ada\n</reader>"
+    assert first.system_text == f"You judge drafts.\n\nBe fair.\n\n{context}"
     assert (first.tools, first.model_settings) == (("keep",), {"temperature": 0})
     assert [result.data for result in second.results] == [1]
     assert (record.tool, record.runtime_hash) == ("keep", second.runtime_hash)
@@ -78,31 +68,22 @@ async def test_without_an_output_type_it_gives_text() -> None:
         await run(plain, 3, runner=ScriptedRunner({"plain": [Say(3)]}))
 
 
-async def test_the_runner_is_told_what_is_wanted() -> None:
-    turns: list[Any] = []
+@pytest.mark.spec("C37", "P4")
+async def test_the_runner_is_told_what_is_wanted_and_which_model_an_agent_names() -> None:
+    turns: list[Turn] = []
 
     class Asking:
         async def run(self, turn: Turn) -> Any:
-            turns.append((turn.name, turn.input, turn.output and turn.output.json_schema["required"]))
+            turns.append(turn)
             return "said" if turn.output is None else Verdict(good=False, why="")
 
-    await run(JUDGE, Draft(text="x"), runner=Asking())
-    await run(Generator("plain"), "x", runner=Asking())
-    assert turns == [("judge", Draft(text="x"), ["good", "why"]), ("plain", "x", None)]
-
-
-@pytest.mark.spec("C37", "P4")
-async def test_the_runner_is_told_which_model_an_agent_names() -> None:
-    models: list[str | None] = []
-
-    class Asking:
-        async def run(self, turn: Turn) -> Any:
-            models.append(turn.model)
-            return "said"
-
-    for block in (Agent("named", model="openai:gpt-9"), Agent("open"), Generator("plain")):
-        await run(block, "x", runner=Asking())
-    assert models == ["openai:gpt-9", None, None]
+    draft = Draft(text="x")
+    for block, value in ((JUDGE, draft), (Generator("plain"), "x"), (Agent("named", model="openai:gpt-9"), "x")):
+        await run(block, value, runner=Asking())
+    assert [(turn.name, turn.input, turn.model) for turn in turns] == [
+        *(("judge", draft, None), ("plain", "x", None), ("named", "x", "openai:gpt-9")),
+    ]
+    assert [turn.output and turn.output.json_schema["required"] for turn in turns] == [["good", "why"], None, None]
 
 
 async def test_its_input_is_checked_before_any_step() -> None:
@@ -143,15 +124,6 @@ async def test_an_agent_is_a_generator_too() -> None:
     assert await run(agent, runner=ScriptedRunner({"Old hand": [Call("keep", text="a"), Say("done")]})) == "done"
 
 
-@pytest.mark.spec("C38")
-def test_sequencer_state_is_not_for_a_generator() -> None:
-    class Progress(BaseModel):
-        steps: int = 0
-
-    with pytest.raises(DefinitionError, match="declares sequencer_state, which only a sequencer can have"):
-        Generator("g", uses=[Capability("c", sequencer_state=Progress)])
-
-
 @pytest.mark.spec("C27")
 async def test_dynamic_uses_are_asked_before_every_model_step_and_the_records_tell(store: str) -> None:
     class Mode(BaseModel):
@@ -173,23 +145,20 @@ async def test_dynamic_uses_are_asked_before_every_model_step_and_the_records_te
         uses=[Capability("kit", tools=[become_expert]), lambda ctx: [expert] if ctx.session.state.expert else []],
         state={"session": Mode},
     )
-    moves = [Call("deep_dive"), Call("become_expert"), Call("deep_dive"), Say("done")]
-    runner = ScriptedRunner({"learner": moves})
+    runner = ScriptedRunner({"learner": [Call("deep_dive"), Call("become_expert"), Call("deep_dive"), Say("done")]})
     async with Kernel(store, generator=runner) as kernel, kernel.open(block, principal=ADA) as session:
         await session.run()
         audit_records = await records(kernel)
-    first, two, three, four = runner.seen
-    assert (first.tools, two.tools) == (("become_expert",), ("become_expert",))
-    assert (three.tools, four.tools) == (("become_expert", "deep_dive"), ("become_expert", "deep_dive"))
-    assert "Go deep." not in two.system_text
-    assert "Go deep." in three.system_text
-    assert first.runtime_hash == two.runtime_hash != three.runtime_hash == four.runtime_hash
+    before, after = ("become_expert",), ("become_expert", "deep_dive")
+    assert [step.tools for step in runner.seen] == [before, before, after, after]
+    assert ["Go deep." in step.system_text for step in runner.seen] == [False, False, True, True]
+    first, second, third, last = [step.runtime_hash for step in runner.seen]
+    assert first == second != third == last
     assert [(record.tool, record.outcome, record.runtime_hash) for record in audit_records] == [
-        ("deep_dive", "not_found", two.runtime_hash),
-        ("become_expert", "succeeded", two.runtime_hash),
-        ("deep_dive", "succeeded", three.runtime_hash),
+        *(("deep_dive", "not_found", second), ("become_expert", "succeeded", second)),
+        ("deep_dive", "succeeded", third),
     ]
-    assert [result.success for result in four.results] == [False, True, True]
+    assert [result.success for result in runner.seen[-1].results] == [False, True, True]
 
 
 @pytest.mark.spec("C37")

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import asyncio
-import time
 from threading import Barrier
 from typing import Any
 
@@ -47,33 +45,24 @@ def asks(name: str) -> Handler:
 
 
 @pytest.mark.spec("C30")
-async def test_siblings_build_their_own() -> None:
-    assert await run(Sequencer("s").parallel(asks("a"), asks("b"))) in ({"a": 0, "b": 1}, {"a": 1, "b": 0})
-    assert len(BUILT) == 2
-
-
-@pytest.mark.spec("C30")
-async def test_nested_blocks_inherit_what_is_built_around_them() -> None:
-    def build(ctx: Context, value: object) -> bool:
+async def test_siblings_build_their_own_and_share_that_of_an_enclosing_block_that_uses_it() -> None:
+    def builds(ctx: Context, value: object) -> bool:
         return [ctx.use(HELPING)] == BUILT
 
-    inner = Sequencer("inner").then(asks("c"))
-    root = Sequencer("s", uses=[HELPING]).when(build, Sequencer("around").parallel(asks("a"), asks("b"), c=inner))
-    assert await run(root) == {"a": 0, "b": 0, "c": 0}
-    assert len(BUILT) == 1
+    a, b, inner = asks("a"), asks("b"), Sequencer("inner").then(asks("c"))
+    around = Sequencer("s", uses=[HELPING])
+    for root, expected, count in (
+        (Sequencer("s").parallel(a, b), ({"a": 0, "b": 1}, {"a": 1, "b": 0}), 2),
+        (around.when(builds, Sequencer("around").parallel(a, b, c=inner)), ({"a": 0, "b": 0, "c": 0},), 1),
+        (around.tap(a).tap(inner).then(b), (0,), 1),
+        (around.parallel(a, b, c=inner), ({"a": 0, "b": 0, "c": 0},), 1),
+    ):
+        BUILT.clear()
+        assert await run(root) in expected
+        assert len(BUILT) == count
 
 
-@pytest.mark.spec("C30")
-async def test_an_enclosing_block_that_uses_it_shares_it_whatever_ran_before() -> None:
-    inner = Sequencer("inner").then(asks("c"))
-    in_sequence = Sequencer("s", uses=[HELPING]).tap(asks("a")).tap(inner).then(asks("b"))
-    assert await run(in_sequence) == 0
-    assert len(BUILT) == 1
-    assert await run(Sequencer("s", uses=[HELPING]).parallel(asks("a"), asks("b"), c=inner)) == {"a": 1, "b": 1, "c": 1}
-    assert len(BUILT) == 2
-
-
-@pytest.mark.spec("C30")
+@pytest.mark.spec("C30", "C9")
 async def test_threads_of_parallel_blocks_share_what_takes_long_to_build() -> None:
     built: list[object] = []
     both_ask = Barrier(2)
@@ -97,22 +86,19 @@ async def test_threads_of_parallel_blocks_share_what_takes_long_to_build() -> No
     assert len(built) == 1
 
 
-@pytest.mark.spec("C30")
+@pytest.mark.spec("C30", "C4")
 async def test_the_outermost_block_shares_with_all_that_use_it_alike_and_with_no_others() -> None:
     def size(ctx: Context, value: object) -> tuple[int, int]:
         return ctx.use(HELPING).size, BUILT.index(ctx.use(HELPING))
 
-    large = HELPING.with_config(Options(size=9))
-
     def sized(name: str, uses: Any) -> Handler:
         return Handler(name, size, uses=[uses])
 
+    large = HELPING.with_config(Options(size=9))
     inner = Sequencer("inner", uses=[large]).parallel(sized("c", large), sized("d", HELPING), sized("e", HELPING))
-    root = Sequencer("s", uses=[HELPING]).parallel(sized("a", HELPING), sized("b", large), inner=inner)
-    outputs = await run(root)
-    flat = {name: outputs[name] for name in ("a", "b")} | outputs["inner"]
-    assert [flat[name][0] for name in "abcde"] == [1, 9, 9, 1, 1]
-    numbers = [flat[name][1] for name in "abcde"]
+    outputs = await run(Sequencer("s", uses=[HELPING]).parallel(sized("a", HELPING), sized("b", large), inner=inner))
+    sizes, numbers = zip(*(({**outputs, **outputs["inner"]})[name] for name in "abcde"), strict=True)
+    assert sizes == (1, 9, 9, 1, 1)
     assert numbers[0] == numbers[3] == numbers[4]
     assert len(set(numbers)) == len(BUILT) == 3  # "b" has one of its own: nothing around it is configured like it
 
@@ -135,18 +121,20 @@ async def test_each_run_builds_anew() -> None:
         assert [await session.run(), await session.run()] == [0, 1]
 
 
+@tool(effect="read")
+def ask(ctx: Context) -> int:
+    """Ask."""
+    return BUILT.index(ctx.use(HELPING))
+
+
+@tool(effect="read")
+async def ask_inside(ctx: Context) -> list[int]:
+    """Ask by other calls, and here."""
+    return [await ctx.call(ask), await ctx.call(ask), BUILT.index(ctx.use(HELPING))]
+
+
 @pytest.mark.spec("C30", "C9")
 async def test_a_generators_tool_calls_share_one_execution_with_it() -> None:
-    @tool(effect="read")
-    def ask(ctx: Context) -> int:
-        """Ask."""
-        return BUILT.index(ctx.use(HELPING))
-
-    @tool(effect="read")
-    async def ask_inside(ctx: Context) -> int:
-        """Ask by another call."""
-        return await ctx.call(ask)
-
     def describe_helpers(ctx: Context) -> str:
         return f"helpers {BUILT.index(ctx.use(HELPING))}" if BUILT else "none yet"
 
@@ -154,62 +142,16 @@ async def test_a_generators_tool_calls_share_one_execution_with_it() -> None:
     runner = ScriptedRunner({"g": [Call("ask_inside"), Call("ask"), Say("done")] * 2})
     await run(Sequencer("s").tap(block), runner=runner)
     assert [turn.system_text for turn in runner.seen] == ["none yet", "helpers 0", "helpers 0"]
-    assert [result.data for result in runner.seen[-1].results] == [0, 0]
+    assert [result.data for result in runner.seen[-1].results] == [[0, 0, 0], 0]
     assert len(BUILT) == 1
     assert BUILT[0].ctx.correlation  # of the generator's run, which goes on after the call
 
 
 @pytest.mark.spec("C30")
 async def test_a_direct_call_is_one_execution_with_the_calls_that_it_makes() -> None:
-    @tool(effect="read")
-    def ask(ctx: Context) -> int:
-        """Ask."""
-        return BUILT.index(ctx.use(HELPING))
-
-    @tool(effect="read")
-    async def ask_twice(ctx: Context) -> list[int]:
-        """Ask twice, and then here."""
-        return [await ctx.call(ask), await ctx.call(ask), BUILT.index(ctx.use(HELPING))]
-
-    async with opened(Generator("g", uses=[HELPING], tools=[ask, ask_twice])) as session:
-        assert await session.call(ask_twice) == [0, 0, 0]
+    async with opened(Generator("g", uses=[HELPING], tools=[ask, ask_inside])) as session:
+        assert await session.call(ask_inside) == [0, 0, 0]
         assert await session.call(ask) == 1
-
-
-@pytest.mark.realtime
-@pytest.mark.spec("C9")
-async def test_threads_that_ask_at_once_get_the_same() -> None:
-    built: list[object] = []
-
-    def slow(ctx: Context) -> object:
-        time.sleep(0.02)
-        built.append(object())
-        return built[-1]
-
-    capability = Capability("slow", helpers=slow)
-
-    @tool(effect="read")
-    def ask(ctx: Context) -> int:
-        """Ask."""
-        return built.index(ctx.use(capability))
-
-    @tool(effect="read")
-    async def ask_often(ctx: Context) -> list[int]:
-        """Ask from many threads."""
-        return list(await asyncio.gather(*(ctx.call(ask) for _ in range(8))))
-
-    async with opened(Generator("g", uses=[capability], tools=[ask, ask_often])) as session:
-        assert await session.call(ask_often) == [0] * 8
-
-
-@pytest.mark.spec("C30", "C4")
-async def test_helpers_that_were_configured_otherwise_are_not_inherited() -> None:
-    def size(ctx: Context, value: object) -> int:
-        return ctx.use(HELPING).size
-
-    large = Handler("large", size, uses=[HELPING.with_config(Options(size=9))])
-    root = Sequencer("s", uses=[HELPING]).when(lambda ctx, value: bool(ctx.use(HELPING)), large)
-    assert await run(root) == 9
 
 
 @pytest.mark.spec("C33")
@@ -219,27 +161,25 @@ async def test_the_request_scope_is_one_store_for_all_that_is_nested(store: str)
     class Counter(BaseModel):
         count: int = 0
 
-    @tool
+    data: Any = {"resources": [trail], "state": {"request": Counter}}
+
     async def leave(ctx: Context, mark: str) -> str:
-        """Leave a mark."""
         await ctx.resource(trail).push(mark)
         await ctx.state(Counter).increment("count")
         return ctx.request.id
 
     def leaves(name: str) -> Handler:
         async def function(ctx: Context, value: object) -> str:
-            await ctx.resource(trail).push(name)
-            await ctx.state(Counter).increment("count")
-            return ctx.request.id
+            return await leave(ctx, name)
 
-        return Handler(name, function, resources=[trail], state={"request": Counter})
+        return Handler(name, function, **data)
 
     async def ends(ctx: Context, value: object) -> tuple[list[str], int, str]:
         return await ctx.resource(trail).get(), ctx.request.state.count, ctx.request.id
 
-    block = Generator("g", tools=[leave], resources=[trail], state={"request": Counter})
-    last = Handler("ends", ends, resources=[trail], state={"request": Counter})
-    flow = Sequencer("s").then(leaves("a")).then(Sequencer("inner").then(leaves("b"))).tap(block).then(last)
+    block = Generator("g", tools=[tool(description="Leave a mark.")(leave)], **data)
+    inner = Sequencer("inner").then(leaves("b"))
+    flow = Sequencer("s").then(leaves("a")).then(inner).tap(block).then(Handler("ends", ends, **data))
     runner = ScriptedRunner({"g": [Call("leave", mark="tool"), Say("done")] * 2})
     async with opened(flow, store=store, runner=runner) as session:
         first, second = await session.run(), await session.run()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -14,6 +15,8 @@ from tests.helpers.flows.support import opened, run
 from tests.virtual_time import anyio_backend
 
 __all__ = ["anyio_backend"]
+
+pytestmark = pytest.mark.spec("C38")
 
 
 class Steps(BaseModel):
@@ -36,118 +39,94 @@ def step(name: str, target: str = "s") -> Handler:
 
 
 def counting(name: str, *blocks: Block) -> Sequencer:
-    sequencer = Sequencer(name, sequencer_state=Steps)
+    return after(Sequencer(name, sequencer_state=Steps), *blocks)
+
+
+def after(sequencer: Sequencer, *blocks: Block) -> Sequencer:
     for block in blocks:
         sequencer = sequencer.then(block)
     return sequencer
 
 
-@pytest.mark.spec("C38")
-async def test_a_target_is_the_state_of_the_sequencer_around() -> None:
-    assert await run(counting("s", step("a"), step("b"))) == ["a", "b"]
+ROOT, EARLIER, A, B, C = Sequencer("root"), counting("s", step("a")), step("a"), step("b"), step("c")
 
 
-@pytest.mark.spec("C38")
-async def test_it_reaches_through_every_level() -> None:
-    inner = counting("inner", step("b"), Sequencer("innermost").then(step("c")))
-    assert await run(counting("s", step("a"), inner)) == ["a", "b", "c"]
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        (counting("s", A, B), ["a", "b"]),
+        (counting("s", A, counting("inner", B, Sequencer("innermost").then(C))), ["a", "b", "c"]),
+        (counting("s", step("a", target="elsewhere")), None),
+        (A, None),
+        (Sequencer("s").then(A), None),  # it has no state
+        (after(ROOT, EARLIER, B), ["a", "b"]),
+        (after(ROOT, B, EARLIER), ["a"]),  # a later sibling is not found
+        (after(ROOT, EARLIER, Sequencer("later").then(B)), ["a", "b"]),
+        (after(ROOT, Sequencer("outer").then(EARLIER), B), None),  # nothing inside an earlier sibling is
+        (counting("s", A, Sequencer("middle").then(counting("s", B))), ["b"]),  # the nearest of that name is meant
+    ],
+)
+async def test_a_target_is_the_nearest_sequencers_around_or_that_of_an_earlier_sibling(
+    block: Block, expected: list[str] | None
+) -> None:
+    assert await run(block) == expected
 
 
-@pytest.mark.spec("C38")
-async def test_a_name_that_is_nowhere_is_none() -> None:
-    assert await run(counting("s", step("a", target="elsewhere"))) is None
-    assert await run(step("a")) is None
-
-
-@pytest.mark.spec("C38")
-async def test_a_name_without_state_is_none() -> None:
-    assert await run(Sequencer("s").then(step("a"))) is None
-
-
-@pytest.mark.spec("C38")
-async def test_an_earlier_sibling_is_found_and_a_later_one_is_not() -> None:
-    assert await run(Sequencer("root").then(counting("s", step("a"))).then(step("b"))) == ["a", "b"]
-    assert await run(Sequencer("root").then(step("b")).then(counting("s", step("a")))) == ["a"]
-
-
-@pytest.mark.spec("C38")
-async def test_an_earlier_sibling_of_what_is_around_is_found_but_nothing_inside_it() -> None:
-    earlier = counting("s", step("a"))
-    assert await run(Sequencer("root").then(earlier).then(Sequencer("later").then(step("b")))) == ["a", "b"]
-    hidden = Sequencer("outer").then(earlier)
-    assert await run(Sequencer("root").then(hidden).then(step("b"))) is None
-
-
-@pytest.mark.spec("C38")
-async def test_the_nearest_of_that_name_is_meant() -> None:
-    inner = Sequencer("middle").then(counting("s", step("b")))
-    assert await run(counting("s", step("a"), inner)) == ["b"]
-
-
-@pytest.mark.spec("C38")
 @pytest.mark.parametrize("first", [0, 0.02])
 async def test_a_parallel_branch_is_no_earlier_sibling_whoever_is_faster(first: float) -> None:
-    @handler(name="pause")
-    async def pause(value: object) -> None:
-        await asyncio.sleep(0.02 - first)
+    def pause(name: str, seconds: float) -> Handler:
+        async def function(value: object) -> None:
+            await asyncio.sleep(seconds)
 
-    @handler(name="other_pause")
-    async def other_pause(value: object) -> None:
-        await asyncio.sleep(first)
+        return Handler(name, function)
 
-    branches = Sequencer("root").parallel(
-        counting("s", pause, step("a")), look=Sequencer("looking").then(other_pause).then(step("b"))
-    )
+    looking = after(Sequencer("looking"), pause("other_pause", first), B)
+    branches = ROOT.parallel(counting("s", pause("pause", 0.02 - first), A), look=looking)
     assert await run(branches) == {"s": ["a"], "look": None}
-    assert await run(branches.then(step("c"))) == ["a", "c"]
+    assert await run(branches.then(C)) == ["a", "c"]
 
 
-@pytest.mark.spec("C38")
 async def test_parallel_branches_share_what_is_around_and_lose_no_write() -> None:
-    branches = counting("s").parallel(*(step(f"b{number}") for number in range(20))).then(step("last"))
-    assert sorted(await run(branches)) == sorted([*(f"b{number}" for number in range(20)), "last"])
+    names = [f"b{number}" for number in range(20)]
+    assert sorted(await run(counting("s").parallel(*map(step, names)).then(step("last")))) == sorted([*names, "last"])
 
 
-@pytest.mark.spec("C38")
 async def test_a_sequencers_own_conditions_see_its_state() -> None:
     async def enough(ctx: Context, value: object) -> bool:
         state = ctx.targets["s"]
         assert state is not None
         return len((await state.get()).told) > 1
 
-    def make_sequencer(*names: str) -> Sequencer:
-        sequencer = Sequencer("s", sequencer_state=Steps, targets={"s": Steps})
-        for name in names:
-            sequencer = sequencer.tap(step(name))
-        return sequencer.when(enough, step("more"))
-
-    assert await run(make_sequencer("a"), "as it was") == "as it was"
-    assert await run(make_sequencer("a", "b"), "as it was") == ["a", "b", "more"]
+    watching = Sequencer("s", sequencer_state=Steps, targets={"s": Steps})
+    for sequencer, expected in ((watching.tap(A), "as it was"), (watching.tap(A).tap(B), ["a", "b", "more"])):
+        assert await run(sequencer.when(enough, step("more")), "as it was") == expected
 
 
-@pytest.mark.spec("C38")
 async def test_the_state_lives_for_one_run(store: str) -> None:
-    async with opened(counting("s", step("a"), step("b")), store=store) as session:
+    async with opened(counting("s", A, B), store=store) as session:
         assert [await session.run(), await session.run()] == [["a", "b"], ["a", "b"]]
 
 
-@pytest.mark.spec("C38")
-async def test_a_block_that_runs_twice_starts_anew_and_the_last_run_is_found() -> None:
-    @tool(effect="read")
-    async def look(ctx: Context) -> list[str] | None:
-        """Look at what the sequencer left."""
-        state = ctx.targets["s"]
-        return None if state is None else (await state.get()).told
+@tool(effect="read")
+async def look(ctx: Context) -> list[str] | None:
+    """Look at what the sequencer left."""
+    state = ctx.targets["s"]
+    return None if state is None else (await state.get()).told
 
-    inside = as_tool(counting("s", step("a"), step("b")), description="Count.")
-    block = Generator("g", tools=[inside, look], targets={"s": Steps})
-    moves = [Call("look"), *[Call("s", input=None)] * 2, Call("look"), Say("done")]
-    runner = ScriptedRunner({"g": moves})
+
+async def results_of(inside: Sequencer, *moves: Call) -> list[Any]:
+    """Return what calls give in a generator that has a sequencer as a tool."""
+    runner = ScriptedRunner({"g": [*moves, Say("done")]})
+    block = Generator("g", tools=[as_tool(inside, description="Count."), look], targets={"s": Steps})
     await run(block, runner=runner)
-    assert [result.data for result in runner.seen[-1].results] == [None, ["a", "b"], ["a", "b"], ["a", "b"]]
+    return [result.data for result in runner.seen[-1].results]
 
 
-@pytest.mark.spec("C38")
+async def test_a_block_that_runs_twice_starts_anew_and_the_last_run_is_found() -> None:
+    results = await results_of(counting("s", A, B), Call("look"), *[Call("s", input=None)] * 2, Call("look"))
+    assert results == [None, ["a", "b"], ["a", "b"], ["a", "b"]]
+
+
 async def test_of_two_earlier_runs_of_one_block_the_later_is_meant() -> None:
     @handler(targets={"s": Steps})
     async def note(ctx: Context, word: str) -> None:
@@ -155,37 +134,23 @@ async def test_of_two_earlier_runs_of_one_block_the_later_is_meant() -> None:
         assert state is not None
         await state.push(word, field="told")
 
-    @tool(effect="read")
-    async def look(ctx: Context) -> list[str] | None:
-        """Look at what the sequencer left."""
-        state = ctx.targets["s"]
-        return None if state is None else (await state.get()).told
-
-    inside = as_tool(Sequencer("s", input=str, sequencer_state=Steps).then(note), description="Note.")
-    moves = [Call("s", input="first"), Call("look"), Call("s", input="last"), Call("look"), Say("done")]
-    runner = ScriptedRunner({"g": moves})
-    await run(Generator("g", tools=[inside, look], targets={"s": Steps}), runner=runner)
-    assert [result.data for result in runner.seen[-1].results] == [None, ["first"], None, ["last"]]
+    inside = Sequencer("s", input=str, sequencer_state=Steps).then(note)
+    moves = (Call("s", input="first"), Call("look"), Call("s", input="last"), Call("look"))
+    assert await results_of(inside, *moves) == [None, ["first"], None, ["last"]]
 
 
-@pytest.mark.spec("C38", "C1")
+@pytest.mark.spec("C1")
 async def test_a_capability_may_bring_the_state_and_the_target() -> None:
-    bringing = Capability("bringing", sequencer_state=Steps)
-    asking = Capability("asking", targets={"s": Steps})
-
-    @handler(uses=[asking])
+    @handler(uses=[Capability("asking", targets={"s": Steps})])
     async def count(ctx: Context, value: object) -> int:
         state = ctx.targets["s"]
         return 0 if state is None else (await state.increment("done")).done
 
-    assert await run(Sequencer("s", uses=[bringing]).then(count)) == 1
+    assert await run(Sequencer("s", uses=[Capability("bringing", sequencer_state=Steps)]).then(count)) == 1
 
 
 @pytest.mark.spec("C12")
 def test_two_models_for_one_target_are_a_conflict() -> None:
     asking = Capability("asking", targets={"s": Other})
     with pytest.raises(TargetConflict, match="two different models for the target 's'"):
-        compose(Handler("h", _nothing, targets={"s": Steps}, uses=[asking]))
-
-
-def _nothing() -> None: ...
+        compose(Sequencer("s", targets={"s": Steps}, uses=[asking]))

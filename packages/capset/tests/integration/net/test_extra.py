@@ -11,7 +11,6 @@ from capset.extras import install_command
 
 ASK = """
 import asyncio, sys
-from capset.extras import install_command
 from capset import ToolError
 from capset.ext import HttpClient
 from capset_tools.http import http
@@ -23,7 +22,7 @@ async def main():
         async with HttpClient().open("GET", "https://example.com/", timeout=1):
             pass
     except ToolError as error:
-        print(error.code, error.message, error.hint)
+        print(error.code, error.hint)
 
 asyncio.run(main())
 """
@@ -32,5 +31,4 @@ asyncio.run(main())
 @pytest.mark.realtime
 def test_a_missing_extra_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", ASK], check=True, capture_output=True, text=True)
-    assert done.stdout.startswith("not_installed ")
-    assert done.stdout.endswith(f"the extra 'web' of capset, which is not installed. {install_command('web')}\n")
+    assert done.stdout == f"not_installed {install_command('web')}\n"

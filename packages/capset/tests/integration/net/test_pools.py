@@ -22,6 +22,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.spec("M17"), pytest.mark.realtime]
 
+OK = (200, b"hello")
 HELLO = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
 EVIL = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"
 Part = bytes | float | None
@@ -64,8 +65,12 @@ async def scripted(*answers: Sequence[Part], tls: ssl.SSLContext | None = None) 
         yield server
 
 
-def pool_of(server: Scripted) -> CheckedPool:
-    return CheckedPool(CheckedNetwork(Names({}), Allowed.read([f"127.0.0.1:{server.port}"])), trusted_tls)
+@asynccontextmanager
+async def pooled(*answers: Sequence[Part]) -> AsyncGenerator[tuple[Scripted, CheckedPool]]:
+    async with scripted(*answers) as server:
+        pool = CheckedPool(CheckedNetwork(Names({}), Allowed.read([f"127.0.0.1:{server.port}"])), trusted_tls)
+        yield server, pool
+        await pool.aclose()
 
 
 async def sent(
@@ -95,56 +100,47 @@ async def sent(
         ([HELLO + EVIL], False),
     ],
 )
-async def test_a_response_is_read_to_its_end_and_its_connection_kept_if_another_may_follow(
+async def test_a_connection_is_kept_after_a_response_if_another_may_follow(
     answer: Sequence[Part], is_kept: bool
 ) -> None:
-    async with scripted(answer) as server:
-        pool = pool_of(server)
-        assert await sent(pool, server.port) == (200, b"hello")
-        assert await sent(pool, server.port) == (200, b"hello"), "nobody asked for what followed the first"
+    async with pooled(answer) as (server, pool):
+        for _ in range(2):  # nobody asked for what followed the first
+            assert await sent(pool, server.port) == OK
         assert server.requests[0] == b"POST /mcp HTTP/1.1\r\nhost: here\r\ncontent-length: 2\r\n\r\n{}"
         assert server.connections == (1 if is_kept else 2)
-        await pool.aclose()
 
 
 async def test_what_comes_or_ends_while_a_connection_is_idle_ends_its_use() -> None:
     for after in (EVIL, None):
-        async with scripted([HELLO, 0.05, after, 5.0], [HELLO]) as server:
-            pool = pool_of(server)
-            assert await sent(pool, server.port) == (200, b"hello")
+        async with pooled([HELLO, 0.05, after, 5.0], [HELLO]) as (server, pool):
+            assert await sent(pool, server.port) == OK
             await asyncio.sleep(0.3)
-            assert await sent(pool, server.port) == (200, b"hello")
+            assert await sent(pool, server.port) == OK
             assert server.connections == 2
-            await pool.aclose()
 
 
 async def test_a_caller_that_leaves_closes_its_connection_and_no_other() -> None:
-    async with scripted([5.0], [HELLO]) as server:
-        pool = pool_of(server)
+    async with pooled([5.0], [HELLO]) as (server, pool):
         leaving = asyncio.create_task(sent(pool, server.port))
         await until(lambda: server.requests)
-        assert await sent(pool, server.port) == (200, b"hello")
+        assert await sent(pool, server.port) == OK
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leaving
-        assert await sent(pool, server.port) == (200, b"hello")
+        assert await sent(pool, server.port) == OK
         await until(lambda: server.left)
         assert (server.left, server.connections) == (1, 2)
-        await pool.aclose()
 
 
 async def test_so_many_requests_run_at_once_and_others_wait() -> None:
-    async with scripted([0.05, HELLO]) as server:
-        pool = pool_of(server)
-        expected = [(200, b"hello")] * 3 * MAX_CONNECTIONS
+    async with pooled([0.05, HELLO]) as (server, pool):
+        expected = [OK] * 3 * MAX_CONNECTIONS
         assert await asyncio.gather(*(sent(pool, server.port) for _ in expected)) == expected
         assert server.connections == MAX_CONNECTIONS
-        await pool.aclose()
 
 
 async def test_a_request_that_waits_too_long_for_others_was_not_sent() -> None:
-    async with scripted([5.0]) as server:
-        pool = pool_of(server)
+    async with pooled([5.0]) as (server, pool):
         running = [asyncio.create_task(sent(pool, server.port)) for _ in range(MAX_CONNECTIONS)]
         await until(lambda: len(server.requests) == MAX_CONNECTIONS)
         with pytest.raises(NotSent) as busy:
@@ -175,8 +171,7 @@ async def test_a_connection_that_is_made_while_its_pool_closes_is_not_used() -> 
 
 
 async def test_closing_ends_what_runs() -> None:
-    async with scripted([5.0]) as server:
-        pool = pool_of(server)
+    async with pooled([5.0]) as (server, pool):
         running = asyncio.create_task(sent(pool, server.port))
         await until(lambda: server.requests)
         await pool.aclose()
@@ -192,7 +187,7 @@ async def test_each_connection_is_to_an_address_that_was_checked_for_it() -> Non
     async with scripted([HELLO.replace(b"\r\n", b"\r\nconnection: close\r\n", 1)]) as server:
         names = Names({"shop.example": [["127.0.0.1"]]})
         pool = CheckedPool(CheckedNetwork(names, Allowed.read([f"shop.example:{server.port}"])), trusted_tls)
-        assert await sent(pool, server.port, "shop.example") == (200, b"hello")
+        assert await sent(pool, server.port, "shop.example") == OK
         names.known["shop.example"] = [["127.0.0.1", "169.254.169.254"]]
         with pytest.raises(ToolError) as refused:
             await sent(pool, server.port, "shop.example")
@@ -213,7 +208,7 @@ async def test_tls_is_spoken_with_the_name_of_the_url(tmp_path: Path) -> None:
 
         pool = CheckedPool(network(), lambda: tls.client)
         for _ in range(2):
-            assert await sent(pool, server.port, "localhost", "https") == (200, b"hello")
+            assert await sent(pool, server.port, "localhost", "https") == OK
         assert (tls.named, server.connections) == (["localhost"], 1)
         await pool.aclose()
         strangers = CheckedPool(network(), trusted_tls)

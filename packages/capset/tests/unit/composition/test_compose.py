@@ -1,12 +1,13 @@
+"""What composing comes to: a hash, a text, and nothing that runs (spec 1, C21, C39)."""
+
 from __future__ import annotations
 
 import dataclasses
-import threading
 from typing import Any
 
 import pytest
 
-from capset import Agent, Capability, Policy, Request, compose, tool
+from capset import Agent, Capability, Policy, Preset, Request, compose, tool
 from capset.errors import DefinitionError
 from capset.fingerprint.hashes import Ref, capability_hash, definition_hash
 
@@ -21,25 +22,7 @@ def add(a: int) -> int:
     raise AssertionError("compose runs no handler")
 
 
-@pytest.mark.spec("C39")
-def test_composing_is_pure() -> None:
-    agent = Agent("a", system_prompt="Be.", uses=[Capability("c", tools=[add]), Capability("d", status="deprecated")])
-    first, two = compose(agent), compose(agent)
-    assert first is not two
-    assert (first.block, first.tools, first.notices, first.static_hash) == (
-        two.block,
-        two.tools,
-        two.notices,
-        two.static_hash,
-    )
-    assert first.system_text == two.system_text
-    assert first.explain() == two.explain()
-    assert list(first.tools) == list(two.tools)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        first.static_hash = ""  # pyright: ignore[reportAttributeAccessIssue]
-
-
-@pytest.mark.spec("F7")
+@pytest.mark.spec("F7", "C39")
 def test_the_static_hash_covers_what_contributes_in_order() -> None:
     first, gone, last = Capability("f", tools=[add]), Capability("g", status="retired"), Capability("l")
     agent = Agent("a", uses=[first, gone, last])
@@ -49,24 +32,22 @@ def test_the_static_hash_covers_what_contributes_in_order() -> None:
             agent, [Ref(capability.name, capability_hash(capability)) for capability in capabilities]
         )
 
-    assert compose(agent).static_hash == expected(first, last)
-    assert compose(agent).static_hash != expected(last, first)
-    assert compose(agent).static_hash != expected(first, gone, last)
+    composition = compose(agent)
+    assert composition.static_hash == expected(first, last)
+    assert composition.static_hash not in (expected(last, first), expected(first, gone, last))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        composition.static_hash = ""  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_equal_definitions_give_equal_hashes_wherever_they_were_made() -> None:
-    def build_hash() -> str:
+    def composed_hash() -> str:
         def multiply(a: int) -> int:
             """Multiply."""
             return a
 
         return compose(Agent("a", uses=[Capability("c", tools=[tool(multiply)])])).static_hash
 
-    hashes = {build_hash()}
-    thread = threading.Thread(target=lambda: hashes.add(build_hash()))
-    thread.start()
-    thread.join()
-    assert len(hashes) == 1
+    assert composed_hash() == composed_hash()
 
 
 @pytest.mark.spec("C39")
@@ -74,3 +55,51 @@ def test_equal_definitions_give_equal_hashes_wherever_they_were_made() -> None:
 def test_only_an_agent_or_a_block_can_be_composed(wrong: Any) -> None:
     with pytest.raises(DefinitionError, match="compose takes an Agent, or another block; got"):
         compose(wrong)
+
+
+NOTES = Capability("notes:main", instructions=["Keep notes.", "Keep <b>all</b> & more."])
+SILENT = Capability("silent")
+FILES = Capability("files", instructions="Read \u65e5\u672c.", presets={"full": Preset(instructions="Then\nwrite.")})
+GONE = Capability("gone", status="retired", instructions="Never.")
+FILES_TEXT = '<capability id="files">\nRead \u65e5\u672c.\n\nThen\nwrite.\n</capability>'
+WHOLE = f"""\
+<capability id="notes:main">
+Keep notes.
+
+Keep <b>all</b> & more.
+</capability>
+
+{FILES_TEXT}
+
+You are tidy.
+
+First.
+
+Second
+line."""
+
+
+@pytest.mark.spec("C21", "C17")
+def test_the_system_text_is_each_part_in_its_place() -> None:
+    instructions = [" First. ", "", "Second\nline."]
+    uses = [NOTES, SILENT, GONE, FILES, NOTES]
+    composition = compose(Agent("a", system_prompt="\n You are tidy. \n", instructions=instructions, uses=uses))
+    assert composition.system_text == WHOLE
+    texts = ("Read \u65e5\u672c.", "Then\nwrite.", "First.", "Second\nline.")
+    assert composition.instructions == (*NOTES.part.instructions, *texts)
+
+
+@pytest.mark.spec("C21")
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ({"system_prompt": " \n"}, ""),
+        ({"system_prompt": "Be."}, "Be."),
+        ({"instructions": ["One.", "Two."]}, "One.\n\nTwo."),
+        ({"uses": [SILENT]}, ""),
+        ({"uses": [SILENT], "system_prompt": "Be."}, "Be."),
+        ({"uses": [FILES]}, FILES_TEXT),
+    ],
+)
+def test_what_is_empty_leaves_no_trace(parts: dict[str, Any], text: str) -> None:
+    assert compose(Agent("a", **parts)).system_text == text

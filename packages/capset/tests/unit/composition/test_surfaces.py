@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,8 +9,16 @@ from pydantic import BaseModel
 
 from capset import Agent, Capability, Context, DefinitionError, Policy, Preset, Request, Resource, compose, tool
 from capset.definitions.resources import Documents
-from capset.errors import MountConflict, PolicyConflict, ResourceConflict, TargetConflict
-from capset.flows import Flow, Generator, Sequencer
+from capset.errors import (
+    KindError,
+    MountConflict,
+    PolicyConflict,
+    ResourceConflict,
+    StateConflict,
+    TargetConflict,
+    ToolNameConflict,
+)
+from capset.flows import Flow, Generator, Handler, Sequencer
 
 
 class Plan(BaseModel):
@@ -20,6 +27,10 @@ class Plan(BaseModel):
 
 class OtherPlan(BaseModel):
     step: int = 0
+
+
+class Worded(BaseModel):
+    step: str = ""
 
 
 def gate(request: Request) -> bool:
@@ -42,40 +53,48 @@ def find(a: int) -> int:
     return a
 
 
+def gated_by(*policies: Policy) -> Any:
+    @tool(policies=policies)
+    def gated(a: int) -> int:
+        """Be gated."""
+        return a
+
+    return gated
+
+
 ONE_GATE, SAME_ID = Policy("gate", gate), Policy("gate", gate)
-CONFLICTS: list[tuple[type[DefinitionError], str, str, Callable[[], Any], Callable[[], Any]]] = [
-    (ResourceConflict, "resources", "resources named 'session notes'", lambda: [notes()], lambda: [notes()]),
-    (
-        ResourceConflict,
-        "resources",
-        "resources named 'user notes'",
-        lambda: [notes("user")],
-        lambda: [Documents("notes", scope="user")],
-    ),
-    (TargetConflict, "targets", "models for the target 'plan'", lambda: {"plan": Plan}, lambda: {"plan": OtherPlan}),
-    (MountConflict, "files", "contents for the file '/a/b'", lambda: {"/a/b": "1"}, lambda: {"/a//b": b"2"}),
+DOCUMENTS = Documents("notes", scope="user")
+OTHER_ADD = tool(name="add", description="Add.")(lambda: None)
+STEP = "field 'step' of different types in the"
+CONFLICTS: list[tuple[type[DefinitionError], str, dict[str, Any], dict[str, Any]]] = [
+    (ToolNameConflict, "tools named 'add'", {"tools": [add]}, {"tools": [OTHER_ADD]}),
+    (ResourceConflict, "resources named 'session notes'", {"resources": [notes()]}, {"resources": [notes()]}),
+    (ResourceConflict, "resources named 'user notes'", {"resources": [notes("user")]}, {"resources": [DOCUMENTS]}),
+    (StateConflict, f"{STEP} org state", {"state": {"org": Plan}}, {"state": {"org": Worded}}),
+    (StateConflict, f"{STEP} sequencer state", {"sequencer_state": Plan}, {"sequencer_state": Worded}),
+    (TargetConflict, "models for the target 'plan'", {"targets": {"plan": Plan}}, {"targets": {"plan": OtherPlan}}),
+    (MountConflict, "contents for the file '/a/b'", {"files": {"/a/b": "1"}}, {"files": {"/a//b": b"2"}}),
 ]
 
 
-@pytest.mark.spec("C12", "C18", "C20")
-@pytest.mark.parametrize(("error", "surface", "subject", "factory", "other"), CONFLICTS)
+@pytest.mark.spec("C2", "C12", "C18", "C20")
+@pytest.mark.parametrize(("error", "problem", "left", "right"), CONFLICTS)
 def test_two_different_ones_under_one_name_conflict_whichever_comes_first(
-    error: Any, surface: str, subject: str, factory: Callable[[], Any], other: Callable[[], Any]
+    error: type[DefinitionError], problem: str, left: dict[str, Any], right: dict[str, Any]
 ) -> None:
-    def first(**surfaces: Any) -> Capability:
-        return Capability("first", presets={"full": Preset(**surfaces)})
-
-    for left, right in ((factory(), other()), (other(), factory())):
-        used = [first(**{surface: left}), Capability("second", **{surface: right})]
+    block = Sequencer if "sequencer_state" in left else Agent
+    for one, other in ((left, right), (right, left)):
+        used = [Capability("first", presets={"full": Preset(**one)}), Capability("second", **other)]
         ways = ["capability 'first', preset 'full' (a → first)", "capability 'second' (a → second)"]
         for uses, (earlier, later) in ((used, ways), (used[::-1], ways[::-1])):
             with pytest.raises(error) as refused:
-                compose(Agent("a", uses=uses))
+                compose(block("a", uses=uses))
             assert type(refused.value) is error
-            assert str(refused.value) == f"{earlier} and {later} have two different {subject}"
+            assert refused.value.message.startswith(f"{earlier} and {later} ")
+            assert refused.value.message.endswith(problem)
             assert refused.value.hint
-        with pytest.raises(error, match=r"capability 'second' \(a → second\) and 'a' itself have two different"):
-            compose(Agent("a", uses=[used[1]], **{surface: left}))
+        with pytest.raises(error, match=r"capability 'second' \(a → second\) and 'a' itself"):
+            compose(block("a", uses=[used[1]], **one))
 
 
 @pytest.mark.spec("C12", "C18", "C20")
@@ -83,9 +102,8 @@ def test_the_same_is_one() -> None:
     shared: dict[str, Any] = {"resources": [notes()], "targets": {"plan": Plan}, "files": {"/a": "same"}}
     uses = [Capability("one", **shared), Capability("two", files={"/./a": b"same"}, resources=shared["resources"])]
     composition = compose(Agent("a", uses=uses, **shared))
-    assert {key: entry.value for key, entry in composition.merged.resources.items()} == {
-        ("session", "notes"): shared["resources"][0]
-    }
+    (entry,) = composition.merged.resources.values()
+    assert entry.value is shared["resources"][0]
     assert composition.mounts == {"/a": b"same"}
     assert composition.merged.targets["plan"].value is Plan
     assert {str(explained.source) for explained in composition.explain()} == {"capability 'one' (a → one)"}
@@ -100,13 +118,10 @@ def test_one_name_in_two_scopes_is_two_resources() -> None:
 @pytest.mark.spec("C18")
 def test_a_file_holds_no_other_file() -> None:
     outer, inner = Capability("outer", files={"/a": "x"}), Capability("inner", files={"/a/b/c": "y"})
+    problem = r"capability 'outer' .* has the file '/a', and capability 'inner' .* has '/a/b/c' inside it"
     for uses in ([outer, inner], [inner, outer]):
-        with pytest.raises(MountConflict) as refused:
+        with pytest.raises(MountConflict, match=problem):
             compose(Agent("a", uses=uses))
-        assert str(refused.value) == (
-            "capability 'outer' (a → outer) has the file '/a', "
-            "and capability 'inner' (a → inner) has '/a/b/c' inside it"
-        )
     with pytest.raises(DefinitionError, match="capability 'c': '/a' is a file and cannot hold '/a/b'"):
         Capability("c", files={"/a/b": "x", "/a": "y"})
 
@@ -120,42 +135,66 @@ def test_what_cannot_be_mounted_is_refused(files: Any) -> None:
         Capability("c", files=files)
 
 
+@pytest.mark.spec("C15")
+def test_tools_stand_under_their_names_in_order_with_who_brought_them() -> None:
+    first, two = Capability("one", tools=[find, add]), Capability("two", tools=[add])
+    tools = compose(Agent("a", uses=[first, two])).tools
+    assert list(tools) == ["find", "add"]
+    assert (tools["add"].tool, tools["add"].name, tools["add"].qualified) == (add, "add", "one.add")
+
+
+@pytest.mark.spec("C15", "P2")
+def test_what_contributes_nothing_conflicts_with_nothing() -> None:
+    gone, soon = (Capability(status, status=status, tools=[add]) for status in ("retired", "coming_soon"))
+    tools = compose(Agent("a", uses=[gone, Capability("two", tools=[OTHER_ADD]), soon])).tools
+    assert {name: installed.tool for name, installed in tools.items()} == {"add": OTHER_ADD}
+
+
+@pytest.mark.spec("C2", "C38")
+@pytest.mark.parametrize(
+    ("surface", "value", "needed"),
+    [("tools", [], "generator"), ("context", [], "generator"), ("sequencer_state", Plan, "sequencer")],
+)
+def test_a_surface_that_this_kind_of_block_cannot_have_is_refused(surface: str, value: Any, needed: str) -> None:
+    surfaces: Any = {surface: value}
+    kit = Capability("kit", presets={"full": Preset(**surfaces)})
+    with pytest.raises(KindError) as refused:
+        Handler("h", lambda: None, uses=[kit])
+    problem = f"declares {surface}, which only a {needed} can have; 'h' is a handler"
+    assert refused.value.message == f"capability 'kit', preset 'full' (h → kit) {problem}"
+    assert refused.value.hint == "use kit.with_presets(full=False)"
+    Handler("h", lambda: None, uses=[kit.with_presets(full=False)])
+
+
 @pytest.mark.spec("C16")
 def test_two_policies_of_one_id_conflict_wherever_they_stand() -> None:
-    gated = tool(name="gated", policies=[SAME_ID])(lambda_free)
+    gated = gated_by(SAME_ID)
     first = Capability("one", tools=[add], policies=[ONE_GATE])
-    others: list[dict[str, Any]] = [
-        {"uses": [Capability("two", tools=[gated])]},
-        {"uses": [Capability("two", tools=[find], policies=[SAME_ID])]},
-        {"uses": [Capability("two", presets={"p": Preset(tools=[find], policies=[SAME_ID])})]},
-        {"policies": [SAME_ID]},
-        {"tools": [gated]},
+    agents = [
+        Agent("a", uses=[first, Capability("two", presets={"p": Preset(tools=[gated])})]),
+        Agent("a", uses=[Capability("two", tools=[gated]), first]),
+        Agent("a", uses=[Capability("one", tools=[add, gated], policies=[ONE_GATE])]),
+        Agent("a", uses=[first], policies=[SAME_ID]),
+        Agent("a", uses=[first], tools=[gated]),
     ]
-    for options in others:
-        uses = options.pop("uses", [])
-        for order in ([first, *uses], [*uses, first]):
-            with pytest.raises(PolicyConflict, match="have two different policies with the id 'gate'") as refused:
-                compose(Agent("a", uses=order, **options))
-            assert "capability 'one' (a → one)" in str(refused.value)
-
-
-def lambda_free(a: int) -> int:
-    """Be gated."""
-    return a
+    for agent in agents:
+        with pytest.raises(PolicyConflict, match="have two different policies with the id 'gate'") as refused:
+            compose(agent)
+        assert "capability 'one' (a → one)" in str(refused.value)
 
 
 @pytest.mark.spec("C1", "C16", "C20")
 def test_every_policy_on_the_way_gates_a_tool_once() -> None:
     of_tool, of_capability, of_preset, of_agent = (Policy(name, gate) for name in ("own", "cap", "preset", "agent"))
-    gated = tool(policies=[of_tool, of_capability])(lambda_free)
+    gated = gated_by(of_tool, of_capability)
     full = Preset(tools=[gated], policies=[of_preset])
     kit = Capability("kit", tools=[add], policies=[of_capability], presets={"full": full})
     other = Capability("other", tools=[gated])
     tools = compose(Agent("a", uses=[kit, other], tools=[find], policies=[of_agent])).tools
     assert tools["add"].gates == (of_agent, of_capability)
-    assert tools["lambda_free"].gates == (of_agent, of_capability, of_preset, of_tool)
+    assert tools["gated"].gates == (of_agent, of_capability, of_preset, of_tool)
     assert tools["find"].gates == (of_agent,)
-    flipped = compose(Agent("a", uses=[other, kit], policies=[of_agent])).tools["lambda_free"]
+    flipped = compose(Agent("a", uses=[other, kit], policies=[of_agent])).tools["gated"]
     assert set(flipped.gates) == {of_agent, of_capability, of_preset, of_tool}
 
 
@@ -163,54 +202,37 @@ def test_every_policy_on_the_way_gates_a_tool_once() -> None:
 def test_the_block_has_the_last_word_on_settings_and_then_the_last_capability() -> None:
     nested = {"stop": ["a"]}
     first = Capability("one", model_settings={"temperature": 0.1, "top_p": 0.5, "extra": nested})
-    two = Capability("two", model_settings={"temperature": 0.2, "seed": 1}, uses=[first])
-    nested["stop"].append("b")
-    composition = compose(Agent("a", uses=[two], model_settings={"seed": 2}))
-    assert composition.merged.model_settings == {"temperature": 0.2, "top_p": 0.5, "extra": {"stop": ["a"]}, "seed": 2}
-    flipped = compose(Agent("a", uses=[Capability("two", model_settings={"temperature": 0.2}), first]))
-    assert flipped.merged.model_settings["temperature"] == 0.1
     full = Preset(model_settings={"temperature": 0.3, "seed": 3})
-    last = Capability("last", model_settings={"temperature": 0.4, "top_p": 0.9}, presets={"full": full}, uses=[two])
-    on, off = (Agent("a", uses=[last.with_presets(full=is_on)], model_settings={"seed": 2}) for is_on in (True, False))
-    assert [compose(agent).merged.model_settings["temperature"] for agent in (on, off)] == [0.3, 0.4]
-    assert compose(on).merged.model_settings["seed"] == 2
+    two = Capability("two", model_settings={"temperature": 0.2, "seed": 1}, presets={"full": full})
+    nested["stop"].append("b")
+
+    def settings(*uses: Any) -> Any:
+        return compose(Agent("a", uses=uses, model_settings={"seed": 2})).merged.model_settings
+
+    off = two.with_presets(full=False)
+    assert settings(first, off) == {"temperature": 0.2, "top_p": 0.5, "extra": {"stop": ["a"]}, "seed": 2}
+    assert (settings(off, first)["temperature"], settings(first, two)["temperature"]) == (0.1, 0.3)
     for wrong in ([("a", 1)], {1: 2}, "fast"):
         with pytest.raises(DefinitionError, match="capability 'c': model_settings"):
             Capability("c", model_settings=wrong)  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.spec("C17", "C21")
-def test_instructions_of_presets_stand_in_their_capabilitys_block() -> None:
-    kit = Capability("kit", instructions="Base.", presets={"full": Preset(instructions=["Full.", "More."])})
-    user = Capability("user", uses=[kit], instructions="User.")
-    agent = Agent("a", uses=[user], system_prompt="Be.", instructions="Own.")
-    assert compose(agent).system_text == (
-        '<capability id="kit">\nBase.\n\nFull.\n\nMore.\n</capability>\n\n'
-        '<capability id="user">\nUser.\n</capability>\n\nBe.\n\nOwn.'
-    )
-
-
 @pytest.mark.spec("C36")
 def test_what_one_exposes_another_of_the_same_name_does_not() -> None:
-    class Open(BaseModel):
-        count: int = 0
+    def exposed(*uses: Any) -> frozenset[Any]:
+        return compose(Agent("a", uses=uses)).exposed
 
-    public, private = notes("session"), notes("user")
-    first = Capability("one", resources=[public], state={"session": Open}, expose=["notes", "count"])
-    two = Capability("two", resources=[private], state={"user": Plan})
-    assert compose(Agent("a", uses=[first, two])).exposed == {
-        ("resource", "session", "notes"),
-        ("state", "session", "count"),
-    }
-    assert compose(Agent("a", uses=[two])).exposed == frozenset()
+    public, notes_of_session = notes("session"), ("resource", "session", "notes")
+    first = Capability("one", resources=[public], state={"session": Plan}, expose=["notes", "step"])
+    two = Capability("two", resources=[notes("user")], state={"user": Plan})
+    assert exposed(first, two) == {notes_of_session, ("state", "session", "step")}
     in_preset = Capability("c", presets={"full": Preset(resources=[public])}, expose="notes")
-    assert compose(Agent("a", uses=[in_preset])).exposed == {("resource", "session", "notes")}
-    assert compose(Agent("a", uses=[in_preset.with_presets(full=False)])).exposed == frozenset()
-    for wrong in (["note"], "note", [5]):
+    assert exposed(in_preset) == {notes_of_session}
+    assert exposed(two, in_preset.with_presets(full=False)) == frozenset()
+    wrong: Any
+    for wrong in (["note"], "note", [5], ["texts"]):
         with pytest.raises(DefinitionError, match="capability 'c': expose: unknown resource or state field"):
-            Capability("c", resources=[public], expose=wrong)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(DefinitionError, match="unknown resource or state field 'texts'"):
-        Capability("c", resources=[Documents("texts", scope="user")], expose=["texts"])
+            Capability("c", resources=[public, Documents("texts", scope="user")], expose=wrong)
 
 
 @pytest.mark.spec("C40")
@@ -228,17 +250,17 @@ def test_explain_says_who_by_which_preset_and_which_way() -> None:
 
 @pytest.mark.spec("C40")
 def test_explain_says_so_for_every_surface_and_for_every_block_inside() -> None:
-    surfaces: dict[str, Any] = {
-        "tools": [add],
-        "policies": [ONE_GATE],
-        "resources": [notes(), Documents("texts", scope="user")],
-        "state": {"session": Plan},
-        "targets": {"inner": Plan},
-        "instructions": ["Do it.\nWell."],
-        "context": [{"mood": "good"}],
-        "files": {"/a": "x"},
-    }
-    kit = Capability("kit", presets={"full": Preset(**surfaces)})
+    full = Preset(
+        tools=[add],
+        policies=[ONE_GATE],
+        resources=[notes(), Documents("texts", scope="user")],
+        state={"session": Plan},
+        targets={"inner": Plan},
+        instructions=["Do it.\nWell."],
+        context=[{"mood": "good"}],
+        files={"/a": "x"},
+    )
+    kit = Capability("kit", presets={"full": full})
     inner = Generator("inner", uses=[Capability("user", uses=[kit])], instructions="Own.")
     root = Flow("main", Sequencer("outer", sequencer_state=Plan).then(Sequencer("middle").then(inner)))
     inside = ", in main → outer → middle → inner"
@@ -268,9 +290,11 @@ def test_a_list_is_a_list(surface: str, wrong: Any) -> None:
 
 
 @pytest.mark.spec("C39", "C1")
-@pytest.mark.parametrize("surface", ["tools", "policies", "resources", "instructions"])
-def test_a_text_is_no_list(surface: str) -> None:
-    options: Any = {surface: b"x" if surface == "instructions" else "x"}
+@pytest.mark.parametrize(
+    ("surface", "text"), [("tools", "x"), ("policies", "x"), ("resources", "x"), ("instructions", b"x")]
+)
+def test_a_text_is_no_list(surface: str, text: Any) -> None:
+    options: Any = {surface: text}
     with pytest.raises(DefinitionError, match=f"capability 'c': {surface} must be a list; got b?'x'"):
         Capability("c", **options)
 

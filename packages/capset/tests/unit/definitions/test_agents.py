@@ -1,5 +1,3 @@
-"""The model and the static context of an agent (spec 2, F7; spec 5, P4)."""
-
 from __future__ import annotations
 
 from typing import Any

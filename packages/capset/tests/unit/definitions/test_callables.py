@@ -1,15 +1,15 @@
-"""What may stand for a function: partials, methods and objects, which work or are refused in words (spec 3, K4)."""
-
 from __future__ import annotations
 
-import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Annotated, Any
 
 import pytest
 from pydantic import Field
 
-from capset import Agent, Capability, Context, DefinitionError, Policy, Progress, Reply, Request, Tool, tool
+from capset import Agent, Capability, Context, DefinitionError, Policy, Progress, Reply, Request, tool
+from capset.definitions.tools.definition import AnyTool
+from capset.errors import InvalidArguments
 from capset.flows import Handler
 from tests.helpers.flows.support import run
 from tests.helpers.kernel.support import opened
@@ -29,6 +29,11 @@ def find(ctx: Context, place: str, count: int = 2, *, deep: bool = False) -> str
 async def wait(place: str, word: str) -> str:
     """Wait."""
     return f"{place} {word}"
+
+
+async def call(definition: AnyTool, **arguments: Any) -> Any:
+    async with opened(Agent("a", tools=[definition])) as desk:
+        return await desk.session.call(definition, **arguments)
 
 
 class Service:
@@ -68,74 +73,65 @@ class Telling:
         yield Reply(f"told {count}")
 
 
-TOOLS: dict[str, tuple[Tool[..., str], dict[str, Any], str]] = {
-    "Find something.": (
-        tool(name="t")(functools.partial(find, count=5)), {"place": "x", "deep": True}, "x 5 True user-1",
-    ),
-    "Wait.": (tool(name="t")(functools.partial(functools.partial(wait, "here"), word="now")), {}, "here now"),
-    "Call it.": (
-        tool(name="t", description="Call it.")(functools.partial(Service("x"), count=3)), {}, "called x 3 user-1",
-    ),
-    "A service.": (tool(name="t")(Service("x")), {"count": 1}, "called x 1 user-1"),
-    "Search.": (tool(Service("x").search), {"count": 2}, "searched x 2"),
-    "Ask the class.": (tool(Service.of_class), {"count": 2}, "Service 2"),
-    "Ask nobody.": (tool(Service.alone), {"count": 2}, "2"),
-    "Wait for something.": (tool(name="t")(Waiting()), {"count": 4}, "waited 4"),
-    "Tell.": (tool(name="t")(Telling()), {"count": 5}, "told 5"),
-}  # fmt: skip
-
-
 @pytest.mark.spec("K4")
-@pytest.mark.parametrize("description", TOOLS)
-async def test_a_partial_a_method_or_an_object_is_a_tool(description: str) -> None:
-    definition, arguments, gives = TOOLS[description]
+@pytest.mark.parametrize(
+    ("definition", "description", "arguments", "result"),
+    [
+        (tool(name="t")(partial(find, count=5)), "Find something.", {"place": "x", "deep": True}, "x 5 True user-1"),
+        (tool(name="t")(partial(partial(wait, "here"), word="now")), "Wait.", {}, "here now"),
+        (tool(name="t", description="Call.")(partial(Service("x"), count=3)), "Call.", {}, "called x 3 user-1"),
+        (tool(name="t")(Service("x")), "A service.", {"count": 1}, "called x 1 user-1"),
+        (tool(Service("x").search), "Search.", {"count": 2}, "searched x 2"),
+        (tool(Service.of_class), "Ask the class.", {"count": 2}, "Service 2"),
+        (tool(Service.alone), "Ask nobody.", {"count": 2}, "2"),
+        (tool(name="t")(Waiting()), "Wait for something.", {"count": 4}, "waited 4"),
+        (tool(name="t")(Telling()), "Tell.", {"count": 5}, "told 5"),
+    ],
+)
+async def test_a_partial_a_method_or_an_object_is_a_tool(
+    definition: AnyTool, description: str, arguments: dict[str, Any], result: str
+) -> None:
     assert definition.description == description
     assert set(definition.parameters) == set(definition.arguments.names) == set(arguments)
-    async with opened(Agent("a", tools=[definition])) as desk:
-        assert await desk.session.call(definition, **arguments) == gives
+    assert await call(definition, **arguments) == result
 
 
 @pytest.mark.spec("K4")
 async def test_a_model_cannot_change_what_a_partial_has_bound() -> None:
-    definition = tool(name="t")(functools.partial(find, count=5))
-    async with opened(Agent("a", tools=[definition])) as desk:
-        refused = await desk.session.try_message(desk.session.message("t", {"place": "x", "count": 9}))
-        assert refused.error is not None
-        assert refused.error.code == "invalid_arguments"
+    with pytest.raises(InvalidArguments):
+        await call(tool(name="t")(partial(find, count=5)), place="x", count=9)
 
 
 @pytest.mark.parametrize(
-    ("make", "message", "hint"),
+    ("make", "message"),
     [
-        (lambda: tool(functools.partial(find, count=5)), "has no name of its own", "tool(name='search')"),
-        (lambda: tool(Waiting()), "has no name of its own", "tool(name='search')"),
-        (lambda: tool(Service.search), "parameter 'self' needs a type annotation", "tool(service.search)"),
-        (lambda: tool(vars(Service)["of_class"]), "@tool takes a function; got <classmethod", "tool(Service.search)"),
-        (lambda: tool(name="t")(functools.partial(Service, "x")), "a handler is a function", "write a function"),
+        (lambda: tool(partial(find, count=5)), "has no name of its own"),
+        (lambda: tool(Waiting()), "has no name of its own"),
+        (lambda: tool(Service.search), "parameter 'self' needs a type annotation"),
+        (lambda: tool(vars(Service)["of_class"]), "@tool takes a function; got <classmethod"),
+        (lambda: tool(name="t")(partial(Service, "x")), "a handler is a function"),
     ],
-    ids=["partial", "object", "unbound", "classmethod", "class"],
 )
-def test_what_cannot_be_a_tool_is_refused_with_what_to_write(make: Any, message: str, hint: str) -> None:
-    with pytest.raises(DefinitionError, match=message) as refused:
+def test_what_cannot_be_a_tool_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
         make()
-    assert hint in str(refused.value.hint)
 
 
 @pytest.mark.spec("C37")
-@pytest.mark.parametrize("function", [Waiting(), Waiting().__call__, functools.partial(Waiting())], ids=type)
+@pytest.mark.parametrize("function", [Waiting(), Waiting().__call__, partial(Waiting())])
 async def test_a_step_waits_for_an_object_that_is_async(function: Any) -> None:
     assert await run(Handler("waiting", function), 3) == "waited 3"
 
 
-class Asked:
+class Approval:
     async def __call__(self, ctx: Any) -> Any:
         return True
 
 
 @pytest.mark.spec("C27", "C30")
 def test_what_must_not_wait_is_refused_behind_an_object_and_a_partial_too() -> None:
-    several: list[Any] = [Asked(), functools.partial(Asked()), Asked().__call__]
-    for wrong in several:
+    wrongs: list[Any] = [Approval(), partial(Approval()), Approval().__call__]
+    for wrong in wrongs:
         with pytest.raises(DefinitionError, match="helpers must be a plain function"):
             Capability("c", helpers=wrong)
         with pytest.raises(DefinitionError, match="must be a plain function, not an async one"):
@@ -147,13 +143,12 @@ async def test_an_object_and_a_partial_are_policies_and_are_awaited() -> None:
     async def decides(level: int, request: Request) -> bool:
         return level > 2
 
-    @tool(policies=[Policy("object", Asked()), Policy("partial", functools.partial(decides, 3))])
+    @tool(policies=[Policy("object", Approval()), Policy("partial", partial(decides, 3))])
     def work() -> str:
         """Work."""
         return "done"
 
-    async with opened(Agent("a", tools=[work])) as desk:
-        assert await desk.session.call(work) == "done"
+    assert await call(work) == "done"
 
 
 @pytest.mark.spec("K4")
@@ -184,23 +179,20 @@ async def test_a_field_as_a_default_describes_the_parameter() -> None:
         "required": ["size"],
         "additionalProperties": False,
     }
-    async with opened(Agent("a", tools=[paged])) as desk:
-        assert await desk.session.call(paged, size=2) == "2 1 ['a'] ab"
-        for wrong in ({"size": 0}, {}, {"size": 1, "page": 0}, {"size": 1, "word": "abcd"}):
-            refused = await desk.session.try_message(desk.session.message("paged", wrong))
-            assert refused.error is not None
-            assert refused.error.code == "invalid_arguments"
+    assert await call(paged, size=2) == "2 1 ['a'] ab"
+    for wrong in ({"size": 0}, {}, {"size": 1, "page": 0}, {"size": 1, "word": "abcd"}):
+        with pytest.raises(InvalidArguments):
+            await call(paged, **wrong)
 
 
-def test_a_field_that_cannot_be_meant_is_refused() -> None:
-    def aliased(size: int = Field(alias="n")) -> int:
-        """Alias."""
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [(Field(alias="n"), "an alias would be another name"), (Field(0, gt=0), "its default does not fit")],
+)
+def test_a_field_that_cannot_be_meant_is_refused(field: Any, message: str) -> None:
+    def search(size: int = field) -> int:
+        """Search."""
         return size
 
-    def unfit(size: int = Field(0, gt=0)) -> int:
-        """Fit."""
-        return size
-
-    for wrong, message in ((aliased, "an alias would be another name"), (unfit, "its default does not fit")):
-        with pytest.raises(DefinitionError, match=message):
-            tool(wrong)
+    with pytest.raises(DefinitionError, match=message):
+        tool(search)

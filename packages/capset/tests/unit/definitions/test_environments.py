@@ -1,5 +1,3 @@
-"""Values that a host has not given: named by the error, which is a ``KeyError`` for code that expects one."""
-
 from __future__ import annotations
 
 import pytest

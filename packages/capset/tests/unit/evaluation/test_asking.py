@@ -23,7 +23,6 @@ async def test_what_is_no_answer_denies(answer: Any, suspends: bool, caplog: pyt
     snapshot = await seen(of(make("tool", gate), make("free")))
     assert set(snapshot.tools) == {"free"}
     assert snapshot.explain("tool").reason == "the policy failed, so it denies"
-    assert list(snapshot.decisions) == ["gate"]
     assert "'gate'" in caplog.text
 
 
@@ -47,11 +46,9 @@ async def test_what_a_policy_raises_reaches_hooks_and_the_log_and_nobody_else(
     assert (verdict.in_play, verdict.reason, verdict.policies) == (False, "the policy failed, so it denies", ("gate",))
     assert "hunter2" not in repr(snapshot.decisions["gate"].reason)
     (event,) = trace.asked
-    reported = event.error
-    assert reported is raised or (isinstance(reported, RuntimeError) and reported.__cause__ is raised), (
-        "PEP 479 wraps StopIteration"
-    )
     assert event.decision.kind == "deny"
+    assert event.error is not None
+    assert raised in (event.error, event.error.__cause__), "PEP 479 wraps StopIteration"
     assert [record.levelno for record in caplog.records if record.name == "capset.policies"] == [logging.ERROR]
     assert "hunter2" in caplog.text
 
@@ -60,43 +57,34 @@ async def test_a_value_that_the_host_has_not_given_is_named_for_the_record() -> 
     gate = Policy("gate", lambda request: bool(request.env["tier"]))
     snapshot = await seen(of(make("tool", gate), make("free")))
     assert snapshot.failures == ("gate",)
-    verdict = snapshot.explain("tool")
-    assert verdict.reason == "the policy failed, so it denies"
-    assert verdict.detail == "the policy failed, so it denies (KeyError 'tier')"
+    assert snapshot.explain("tool").detail == "the policy failed, so it denies (KeyError 'tier')"
 
 
 @pytest.mark.spec("F16")
-async def test_the_environment_is_frozen_and_the_hosts_own() -> None:
-    seen_by: list[Any] = []
+async def test_the_environment_is_a_frozen_copy_of_the_hosts_own_values() -> None:
+    flags = {"a": 1}
+    env: dict[str, Any] = {"flags": flags}
 
-    def look(request: Request) -> bool:
-        seen_by.append(request.env["flags"])
-        request.env["more"] = 1  # pyright: ignore[reportIndexIssue]
+    def change(request: Request) -> bool:
+        assert request.env["flags"] is flags
+        env["late"] = "told"
+        with pytest.raises(TypeError):
+            request.env["more"] = 1  # pyright: ignore[reportIndexIssue]
         return True
 
-    flags = {"a": 1}
-    env = {"flags": flags}
-    snapshot = await seen(of(make("tool", Policy("look", look))), env=env)
-    assert seen_by[0] is flags
-    env["late"] = {}
-    assert dict(snapshot.env) == {"flags": flags}
-    assert not snapshot.explain("tool").in_play
+    snapshot = await seen(of(make("tool", Policy("change", change))), env=env)
+    assert (dict(snapshot.env), set(snapshot.tools)) == ({"flags": flags}, {"tool"})
 
 
 @pytest.mark.spec("F17")
 async def test_what_does_not_suspend_needs_no_turn_of_the_loop() -> None:
-    tasks: set[Any] = set()
-
     async def quick(request: Request) -> bool:
-        tasks.add(asyncio.current_task())
         return True
 
-    gates = [Policy(f"gate-{number}", quick) for number in range(4)]
-    waiting = seen(of(*(make(f"tool_{number}", gate) for number, gate in enumerate(gates))))
+    waiting = seen(of(*(make(f"tool_{number}", Policy(f"gate-{number}", quick)) for number in range(4))))
     with pytest.raises(StopIteration) as done:
         waiting.send(None)
     assert len(done.value.value.tools) == 4
-    assert tasks == {asyncio.current_task()}
 
 
 @pytest.mark.spec("F17")
@@ -106,7 +94,6 @@ async def test_what_suspends_is_waited_for_in_the_evaluations_own_task() -> None
 
     def gate(number: int) -> Policy:
         async def slow(request: Request) -> bool:
-            tasks.add(asyncio.current_task())
             for _ in range(5 - number):
                 await asyncio.sleep(0)
             order.append(number)
@@ -148,56 +135,46 @@ def test_each_policy_is_asked_once_over_all_nesting_in_traversal_order(
     agent_tools: list[Any], base: list[Any], preset: list[Any], outer: list[int]
 ) -> None:
     policy_ids: list[str] = []
-    suspending = {1, 3}
 
     def gate(number: int) -> Policy:
         def answer(request: Request) -> Any:
             policy_ids.append(f"p{number}")
-            return later() if number in suspending else True
+            return later() if number in {1, 3} else True
 
         return Policy(f"p{number}", answer)
 
     gates = [gate(number) for number in range(5)]
     names = iter(range(1000))
 
+    def is_kit(part: Any) -> bool:
+        return len(part) == 2 and isinstance(part[0], list)
+
     def build(part: Any) -> Member:
-        if isinstance(part, tuple) and len(part) == 2 and isinstance(part[0], list):
-            kit, inside = part
-            return Toolkit(
-                f"kit_{next(names)}",
-                [build(element) for element in inside],
-                policies=[gates[element] for element in kit],
-            )
+        if is_kit(part):
+            return Toolkit(f"kit_{next(names)}", map(build, part[1]), policies=[gates[number] for number in part[0]])
         return make(f"tool_{next(names)}", *dict.fromkeys(gates[number] for number in part))
 
     def met(around: list[int], parts: list[Any]) -> list[int]:
         numbers: list[int] = []
         for part in parts:
-            is_kit = len(part) == 2 and isinstance(part[0], list)
-            numbers += [*around, *(part[0] if is_kit else part)]
-            numbers += met([], part[1]) if is_kit else []
+            numbers += [*around, *(part[0] if is_kit(part) else part)]
+            numbers += met([], part[1]) if is_kit(part) else []
         return numbers
 
     capability = Capability(
         "kit",
-        tools=[build(shape) for shape in base],
+        tools=map(build, base),
         policies=[gates[4]] if base or preset else [],
-        presets={"more": Preset(tools=[build(shape) for shape in preset])},
+        presets={"more": Preset(tools=map(build, preset))},
         default=["more"],
     )
-    agent = Agent(
-        "agent",
-        uses=[capability],
-        tools=[build(shape) for shape in agent_tools],
-        policies=list(dict.fromkeys(gates[number] for number in outer)),
-    )
-    expected = list(dict.fromkeys([*met([*outer, 4], base), *met([*outer, 4], preset), *met([*outer], agent_tools)]))
+    policies = list(dict.fromkeys(gates[number] for number in outer))
+    agent = Agent("agent", uses=[capability], tools=map(build, agent_tools), policies=policies)
+    expected = dict.fromkeys([*met([*outer, 4], base), *met([*outer, 4], preset), *met([*outer], agent_tools)])
     trace = Trace()
     snapshot = asyncio.run(seen(compose(agent), hooks=trace.hooks("run")))
     assert policy_ids == [f"p{number}" for number in expected]
-    assert len(set(policy_ids)) == len(policy_ids)
-    assert list(snapshot.decisions) == policy_ids
-    assert [event.policy.id for event in trace.asked] == policy_ids
+    assert policy_ids == list(snapshot.decisions) == [event.policy.id for event in trace.asked]
 
 
 @pytest.mark.spec("F20")
@@ -211,8 +188,7 @@ def test_deny_before_ask_before_allow_in_every_order(order: list[str], count: in
         return Policy(name[0], lambda request: later(answer) if place in late else answer)
 
     gates = [gate(place, name) for place, name in enumerate(chosen)]
-    tool = make("tool", *gates[1:])
-    kit = Toolkit("around", [tool], policies=gates[:1])
+    kit = Toolkit("around", [make("tool", *gates[1:])], policies=gates[:1])
     verdict = asyncio.run(seen(of(kit))).explain("tool")
     for kind in "-?+":
         if named := tuple(name[0] for name in chosen if name[1] == kind):

@@ -24,12 +24,6 @@ TOOLS = st.lists(
 OCCASIONS = st.lists(st.tuples(st.sets(st.sampled_from(PERMISSIONS)), NUMBERS), min_size=1, max_size=5)
 
 
-def gates() -> list[Policy]:
-    return [
-        Policy(f"p{number}", lambda request, number=number: number not in request.env["off"]) for number in range(4)
-    ]
-
-
 def consistent(snapshot: Snapshot) -> None:
     """Compare everything that a snapshot says with everything else, and with what anybody can compute."""
     refs = [Ref(name, tool_hash(entry.tool)) for name, entry in snapshot.tools.items()]
@@ -37,15 +31,15 @@ def consistent(snapshot: Snapshot) -> None:
     assert snapshot.runtime_hash == digest(runtime_payload(ref.payload for ref in refs))
     system_prompt = snapshot.composition.block.system_prompt
     assert snapshot.prompt_hash == digest(prompt_payload(system_prompt, snapshot.instructions))
+    assert snapshot.static_hash == snapshot.composition.static_hash
     assert {name for name, verdict in snapshot.verdicts.items() if verdict.in_play} == set(snapshot.tools)
     assert list(snapshot.verdicts) == list(snapshot.installed)
     for name, installed in snapshot.installed.items():
         missing = installed.tool.permissions - snapshot.principal.permissions
         denied = [gate.id for gate in installed.gates if snapshot.decisions[gate.id].kind == "deny"]
         assert (name in snapshot.tools) is (not missing and not denied)
-        assert snapshot.verdicts[name].policies == (
-            () if missing else tuple(denied) or tuple(g.id for g in installed.gates)
-        )
+        deciding = denied or [gate.id for gate in installed.gates]
+        assert snapshot.verdicts[name].policies == (() if missing else tuple(deciding))
         assert snapshot.explain(name) is snapshot.verdicts[name]
     assert all(text in snapshot.system_text for text in snapshot.told)
 
@@ -54,13 +48,13 @@ def consistent(snapshot: Snapshot) -> None:
 @settings(max_examples=40)
 @given(TOOLS, OCCASIONS)
 def test_everything_agrees_for_whatever_tools_principals_and_answers(tools: list[Any], occasions: list[Any]) -> None:
-    policies = gates()
+    policies = [
+        Policy(f"p{number}", lambda request, number=number: number not in request.env["off"]) for number in range(4)
+    ]
     members = {"": list[Any](), "kit": list[Any](), "made": list[Any]()}
     for number, (permissions, behind, where) in enumerate(tools):
-        gates_of = [policies[index] for index in sorted(behind)]
-        members[where].append(
-            make(f"tool_{number}", *gates_of, permissions=permissions, instructions=f"Tool {number}.")
-        )
+        gates = [policies[index] for index in sorted(behind)]
+        members[where].append(make(f"tool_{number}", *gates, permissions=permissions, instructions=f"Tool {number}."))
     kit = Toolkit("kit", members["kit"], policies=policies[:1], instructions="Kit.")
     composition = of(*members[""], kit, made_by("made", *members["made"], instructions="Made."), system_prompt="Be.")
     for granted, off in occasions:
@@ -74,12 +68,13 @@ def test_more_choices_than_are_remembered_are_hashed_as_truly(chance: Any) -> No
     flags = [Policy(f"p{number}", lambda request, number=number: number in request.env["on"]) for number in range(8)]
     composition = of(*(make(f"tool_{number}", gate, instructions=f"{number}.") for number, gate in enumerate(flags)))
     choices = [frozenset(chance.sample(range(8), chance.randrange(9))) for _ in range(160)]
+    choices += choices[:5]
 
     async def all_of_them() -> list[Snapshot]:
-        return [await seen(composition, env={"on": on}) for on in [*choices, *choices[:5]]]
+        return [await seen(composition, env={"on": on}) for on in choices]
 
     snapshots = asyncio.run(all_of_them())
-    for on, snapshot in zip([*choices, *choices[:5]], snapshots, strict=True):
+    for on, snapshot in zip(choices, snapshots, strict=True):
         refs = [Ref(f"tool_{number}", tool_hash(snapshot.installed[f"tool_{number}"].tool)) for number in sorted(on)]
         assert snapshot.runtime_hash == digest(runtime_payload(ref.payload for ref in refs))
         assert snapshot.prompt_hash == digest(prompt_payload("", [f"{number}." for number in sorted(on)]))
@@ -90,8 +85,7 @@ def test_more_choices_than_are_remembered_are_hashed_as_truly(chance: Any) -> No
 async def test_a_snapshot_is_not_moved_by_those_after_it() -> None:
     gate = Policy("gate", lambda request: request.env["on"])
     composition = of(make("tool", gate), make("free"))
-    first = await seen(composition, env={"on": True})
-    second = await seen(composition, env={"on": False})
+    first, second = [await seen(composition, env={"on": on}) for on in (True, False)]
     assert (set(first.tools), set(second.tools)) == ({"tool", "free"}, {"free"})
     consistent(first)
     consistent(second)

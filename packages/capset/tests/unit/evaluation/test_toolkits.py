@@ -17,43 +17,22 @@ from tests.helpers.evaluation.things import ANYONE, make, of, says, seen
 NO, YES = says("no", False), says("yes", True)
 
 
-@pytest.mark.spec("F18")
-async def test_a_toolkits_denial_prunes_everything_inside_and_says_so() -> None:
-    inner = Toolkit("inner", [make("deep", YES)], policies=[YES])
-    denied = Toolkit("denied", [make("one"), inner], policies=[NO])
-    snapshot = await seen(of(denied, Toolkit("other", [make("two")]), make("free")))
-    assert set(snapshot.tools) == {"two", "free"}
-    for name in ("one", "deep"):
-        assert (snapshot.explain(name).reason, snapshot.explain(name).policies) == ("policy 'no' says no", ("no",))
-
-
 @pytest.mark.spec("F18", "F9")
 async def test_what_is_pruned_says_nothing() -> None:
-    kits = [
-        Toolkit("denied", [make("a", instructions="a.")], policies=[NO], instructions="Denied."),
-        Toolkit("barred", [make("b", permissions=["x:y"], instructions="b.")], instructions="Barred."),
-        Toolkit(
-            "emptied", [make("c", NO, instructions="c."), Toolkit("inner", [make("d", NO)])], instructions="Emptied."
-        ),
-        Toolkit(
-            "half", [make("e", NO, instructions="e."), make("f", instructions="f.")], instructions=["Half.", "Really."]
-        ),
-        Toolkit("outer", [Toolkit("within", [make("g")], instructions="Within.")], instructions="Outer."),
-        Toolkit("bare", instructions="Bare."),
-        Toolkit("bare_denied", instructions="Bare, and denied.", policies=[NO]),
-    ]
-    composition = of(*kits, system_prompt="Be.", instructions=["Agent."])
+    denied = Toolkit("denied", [make("a", instructions="a.")], policies=[NO], instructions="Denied.")
+    barred = Toolkit("barred", [make("b", permissions=["x:y"], instructions="b.")], instructions="Barred.")
+    half = Toolkit("half", [make("c", NO), make("d", instructions="d.")], instructions=["Half.", "Really."])
+    composition = of(denied, barred, half, system_prompt="Be.", instructions=["Agent."])
     snapshot = await seen(composition)
-    texts = ("Half.", "Really.", "f.", "Outer.", "Within.", "Bare.")
-    assert snapshot.instructions == ("Agent.", *texts)
-    assert snapshot.told == texts
-    assert snapshot.prompt_hash == prompt_hash("Be.", ["Agent.", *texts])
+    assert snapshot.told == ("Half.", "Really.", "d.")
+    assert snapshot.instructions == ("Agent.", *snapshot.told)
+    assert snapshot.prompt_hash == prompt_hash("Be.", snapshot.instructions)
     assert "Denied." not in snapshot.system_text
-    assert "Half." in snapshot.system_text
+    verdict = snapshot.explain("a")
+    assert (verdict.reason, verdict.policies) == ("policy 'no' says no", ("no",))
     allowed = await seen(composition, Principal("user-2", permissions=["x:y"]))
     assert allowed.told[:2] == ("Barred.", "b.")
-    assert allowed.prompt_hash != snapshot.prompt_hash
-    assert allowed.static_hash == snapshot.static_hash
+    assert (allowed.prompt_hash == snapshot.prompt_hash, allowed.static_hash) == (False, snapshot.static_hash)
 
 
 @pytest.mark.spec("F18", "F20")
@@ -65,7 +44,7 @@ async def test_a_tool_in_two_toolkits_stands_behind_the_gates_of_both() -> None:
         assert snapshot.explain("tool").policies == ("no",)
         assert snapshot.explain("other").in_play is (second is YES)
     agent = Agent("a", tools=[tool], uses=[Capability("c", tools=[Toolkit("kit", [tool], policies=[NO])])])
-    assert not (await seen(compose(agent))).explain("tool").in_play
+    assert (await seen(compose(agent))).tools == {}
 
 
 @pytest.mark.spec("F18")
@@ -75,13 +54,9 @@ async def test_what_is_brought_by_two_ways_speaks_once() -> None:
     assert (await seen(compose(agent))).told == ("Kit.", "Tool.")
     twice = Capability("c", tools=[kit], presets={"p": Preset(tools=[kit])}, default=["p"])
     assert (await seen(compose(Agent("a", uses=[twice])))).told == ("Kit.", "Tool.")
-
-
-@pytest.mark.spec("F18")
-async def test_a_toolkit_that_is_denied_on_one_way_speaks_on_the_other() -> None:
-    kit = Toolkit("kit", instructions="Kit.")
-    denied = Toolkit("denied", [kit], policies=[NO])
-    assert (await seen(of(denied, Toolkit("allowed", [kit])))).told == ("Kit.",)
+    bare = Toolkit("bare", instructions="Bare.")
+    denied, allowed = Toolkit("denied", [bare], policies=[NO]), Toolkit("allowed", [bare])
+    assert (await seen(of(denied, allowed))).told == ("Bare.",), "if one of the ways is denied too"
 
 
 @pytest.mark.spec("C14", "F9")

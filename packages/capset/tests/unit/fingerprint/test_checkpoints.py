@@ -1,5 +1,3 @@
-"""Checkpoints: a removed tail and a chain that was computed anew are found, and where (spec 4, G21, G22)."""
-
 from __future__ import annotations
 
 import json
@@ -10,7 +8,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from capset.fingerprint.chain import GENESIS, seal, verify
+from capset.fingerprint.chain import GENESIS, Verification, seal, verify
 from capset.fingerprint.checkpoints import (
     Checkpoint,
     CheckpointKey,
@@ -28,25 +26,35 @@ KEYS = (KEY.public,)
 NOW = "2026-01-01T00:00:00.000000Z"
 
 
-def sealed(rows: list[dict[str, Any]], *seqs: int, since: int = 1, key: CheckpointKey = KEY) -> list[Checkpoint]:
+def signed_by(rows: list[dict[str, Any]], *marks: tuple[int, CheckpointKey]) -> list[Checkpoint]:
+    """Return checkpoints over records, each by a key."""
     checkpoints: list[Checkpoint] = []
-    for seq in seqs:
+    for seq, key in marks:
         before = checkpoints[-1] if checkpoints else None
-        checkpoints.append(signed(key, before, seq=seq, hash=rows[seq - 1]["hash"], since=since, now=NOW))
+        checkpoints.append(signed(key, before, seq=seq, hash=rows[seq - 1]["hash"], since=1, now=NOW))
     return checkpoints
+
+
+def sealed(rows: list[dict[str, Any]], *seqs: int, key: CheckpointKey = KEY) -> list[Checkpoint]:
+    return signed_by(rows, *((seq, key) for seq in seqs))
 
 
 def plain(checkpoints: list[Checkpoint]) -> list[dict[str, Any]]:
     return [asdict(checkpoint) for checkpoint in checkpoints]
 
 
-def signed_by(rows: list[dict[str, Any]], *marks: tuple[int, CheckpointKey]) -> list[dict[str, Any]]:
-    """Return checkpoints over records, each by a key, as rows of a log."""
-    checkpoints: list[Checkpoint] = []
-    for seq, key in marks:
-        before = checkpoints[-1] if checkpoints else None
-        checkpoints.append(signed(key, before, seq=seq, hash=rows[seq - 1]["hash"], since=1, now=NOW))
-    return plain(checkpoints)
+def checked(rows: list[dict[str, Any]], logged: list[Checkpoint] | None = None, **more: Any) -> Verification:
+    """Verify records by the checkpoints in their log, signed by the keys that are trusted, or by ``KEY``."""
+    return verify(rows, plain(logged or []), **{"keys": KEYS, **more})
+
+
+def rewrite(rows: list[dict[str, Any]], start: int, **changes: Any) -> None:
+    """Change the record ``start`` and compute every hash from there on anew, as somebody with the database can."""
+    rows[start - 1] |= changes or {"tool": "another"}
+    previous = rows[start - 2]["hash"] if start > 1 else GENESIS
+    for row in rows[start - 1 :]:
+        row["previous"] = previous
+        previous = seal(row)["hash"]
 
 
 def hand_over(
@@ -54,35 +62,22 @@ def hand_over(
 ) -> None:
     """Have a record say that a key takes over from the one before, signed by that or not."""
     statement = succession(to.public, before.public.id, before if is_signed else None)
-    rows[seq - 1] |= {"act": "checkpoint_key.succeed", "arguments": json.dumps(statement)}
-    previous = rows[seq - 2]["hash"] if seq > 1 else GENESIS
-    for row in rows[seq - 1 :]:
-        row["previous"] = previous
-        previous = seal(row)["hash"]
-
-
-def recompute(rows: list[dict[str, Any]], start: int) -> None:
-    """Change the record ``start`` and compute every hash from there on anew, as somebody with the database can."""
-    previous = rows[start - 2]["hash"] if start > 1 else GENESIS
-    rows[start - 1]["tool"] = "another"
-    for row in rows[start - 1 :]:
-        row["previous"] = previous
-        previous = seal(row)["hash"]
+    rewrite(rows, seq, act="checkpoint_key.succeed", arguments=json.dumps(statement))
 
 
 @pytest.mark.spec("G21", "T15")
 def test_a_sound_chain_says_how_far_it_is_covered() -> None:
     rows = links(9)
-    verification = verify(rows, plain(sealed(rows, 4, 7)), keys=KEYS)
+    verification = checked(rows, sealed(rows, 4, 7))
     assert (verification.ok, verification.checked, verification.covered, verification.since) == (True, 9, 7, 1)
-    assert verify(rows, plain(sealed(rows, 4, 7))).covered is None, "whose signatures nobody checked"
+    assert checked(rows, sealed(rows, 4, 7), keys=()).covered is None, "whose signatures nobody checked"
 
 
 @pytest.mark.spec("G21", "G22")
 @pytest.mark.parametrize("remaining", [0, 3, 4, 6])
 def test_a_tail_that_was_cut_off_is_found(remaining: int) -> None:
     rows = links(9)
-    verification = verify(rows[:remaining], plain(sealed(rows, 4, 7)), keys=KEYS)
+    verification = checked(rows[:remaining], sealed(rows, 4, 7))
     assert (verification.ok, verification.checked, verification.seq) == (False, remaining, remaining + 1)
     assert "missing at the end: checkpoint" in str(verification.problem)
 
@@ -91,20 +86,20 @@ def test_a_tail_that_was_cut_off_is_found(remaining: int) -> None:
 @pytest.mark.parametrize(("start", "where"), [(1, 1), (4, 1), (5, 5), (7, 5)])
 def test_a_chain_that_was_computed_anew_is_found_between_two_checkpoints(start: int, where: int) -> None:
     rows = links(9)
-    checkpoints = plain(sealed(rows, 4, 7))
-    recompute(rows, start)
+    checkpoints = sealed(rows, 4, 7)
+    rewrite(rows, start)
     assert verify(rows).ok, "all hashes hold"
-    verification = verify(rows, checkpoints, keys=KEYS)
+    verification = checked(rows, checkpoints)
     assert (verification.ok, verification.seq) == (False, where)
     assert f"recomputed from some record after {where - 1} on" in str(verification.problem)
 
 
 @pytest.mark.spec("G21")
-def test_what_came_after_the_newest_checkpoint_it_cannot_tell() -> None:
+def test_what_came_after_the_newest_checkpoint_is_not_covered() -> None:
     rows = links(9)
-    checkpoints = plain(sealed(rows, 7))
-    recompute(rows, 8)
-    verification = verify(rows, checkpoints, keys=KEYS)
+    checkpoints = sealed(rows, 7)
+    rewrite(rows, 8)
+    verification = checked(rows, checkpoints)
     assert (verification.ok, verification.covered) == (True, 7)
 
 
@@ -123,37 +118,35 @@ def test_a_change_of_any_column_of_a_checkpoint_is_found(column: str, index: int
 @pytest.mark.spec("G21")
 def test_checkpoints_are_a_chain_of_their_own() -> None:
     rows = links(9)
-    first, two, three = plain(sealed(rows, 3, 5, 7))
+    first, second, third = sealed(rows, 3, 5, 7)
+    forged = sealed(rows, 3, 5, 7, key=OTHER)
+    grafted = signed(KEY, replace(first, time="x"), seq=5, hash=rows[4]["hash"], since=1, now=NOW)
     for checkpoints, problem in (
-        ([two, three], "checkpoint 1 is missing; found 2"),
-        ([first, three], "checkpoint 2 is missing; found 3"),
-        ([first, two, two], "checkpoint 3 is missing; found 2"),
+        ([second, third], "checkpoint 1 is missing; found 2"),
+        ([first, third], "checkpoint 2 is missing; found 3"),
+        ([first, second, second], "checkpoint 3 is missing; found 2"),
         ([], "there is no checkpoint over any of the records"),
+        (forged, "checkpoint 1 is signed by another key"),
+        ([first, grafted], "does not follow the one before"),
+        (sealed(rows, 3, 2), "goes back behind"),
     ):
-        verification = verify(rows, checkpoints, keys=KEYS)
+        verification = checked(rows, checkpoints)
         assert not verification.ok
         assert problem in str(verification.problem)
-    forged = plain(sealed(rows, 3, 5, 7, key=OTHER))
-    assert "checkpoint 1 is signed by another key" in str(verify(rows, forged, keys=KEYS).problem)
-    assert verify(rows, forged, keys=(*KEYS, OTHER.public)).covered == 7
-    grafted = signed(KEY, replace(Checkpoint(**first), time="x"), seq=5, hash=rows[4]["hash"], since=1, now=NOW)
-    assert "does not follow the one before" in str(verify(rows, [first, asdict(grafted)], keys=KEYS).problem)
-    back = signed(KEY, Checkpoint(**first), seq=2, hash=rows[1]["hash"], since=1, now=NOW)
-    assert "goes back behind" in str(verify(rows, [first, asdict(back)], keys=KEYS).problem)
+    assert checked(rows, forged, keys=(*KEYS, OTHER.public)).covered == 7
 
 
 @pytest.mark.spec("G21")
-def test_one_that_was_kept_elsewhere_tells_when_the_log_lost_its_own() -> None:
+def test_a_checkpoint_that_was_kept_elsewhere_counts_when_the_log_lost_its_own() -> None:
     rows = links(9)
-    external = sealed(rows, 4, 7)[1:]
-    assert verify(rows, kept=external, keys=KEYS).covered == 7
-    assert "records 6–7 are missing at the end" in str(verify(rows[:5], kept=external, keys=KEYS).problem)
-    recompute(rows, 6)
-    logged = plain(sealed(rows, 8, key=KEY))
-    assert verify(rows, logged, keys=KEYS).ok, "the log's own were signed anew"
-    assert "record 7 is not the one of checkpoint 2" in str(verify(rows, logged, kept=external, keys=KEYS).problem)
-    lie = [replace(external[0], seq=6)]
-    assert "its signature does not hold" in str(verify(rows, logged, kept=lie, keys=KEYS).problem)
+    kept = sealed(rows, 4, 7)[1:]
+    assert verify(rows, kept=kept, keys=KEYS).covered == 7
+    assert "records 6–7 are missing at the end" in str(verify(rows[:5], kept=kept, keys=KEYS).problem)
+    rewrite(rows, 6)
+    logged = sealed(rows, 8)
+    assert checked(rows, logged).ok, "the log's own were signed anew"
+    assert "record 7 is not the one of checkpoint 2" in str(checked(rows, logged, kept=kept).problem)
+    assert "its signature does not hold" in str(checked(rows, logged, kept=[replace(kept[0], seq=6)]).problem)
 
 
 @pytest.mark.spec("G21")
@@ -161,18 +154,17 @@ def test_a_pruned_log_verifies_from_the_checkpoint_on_that_it_was_cut_at() -> No
     rows = links(9)
     first, second = sealed(rows, 4, 7)
     note = signed(KEY, second, seq=9, hash=rows[8]["hash"], since=5, now=NOW)
-    remaining, logged = rows[4:], plain([first, second, note])
-    verification = verify(remaining, logged, since=5, keys=KEYS)
+    remaining, logged = rows[4:], [first, second, note]
+    verification = checked(remaining, logged, since=5)
     assert (verification.ok, verification.checked, verification.since, verification.covered) == (True, 5, 5, 9)
-    assert "checkpoint 1 is missing; found 2" in str(verify(remaining, logged[1:], since=5).problem)
-    assert "record 1 is missing: no checkpoint" in str(verify(remaining, [], since=5).problem)
-    later = [asdict(second), asdict(signed(KEY, second, seq=9, hash=rows[8]["hash"], since=8, now=NOW))]
-    assert verify(rows[7:], later, since=8, keys=KEYS).ok, "checkpoints before the cut go with their records"
+    assert "checkpoint 1 is missing; found 2" in str(checked(remaining, logged[1:], since=5, keys=()).problem)
+    assert "record 1 is missing: no checkpoint" in str(checked(remaining, [], since=5, keys=()).problem)
+    later = [second, signed(KEY, second, seq=9, hash=rows[8]["hash"], since=8, now=NOW)]
+    assert checked(rows[7:], later, since=8).ok, "checkpoints before the cut go with their records"
     for more in (5, 6):
-        assert "is missing; found" in str(verify(rows[more:], logged, since=5, keys=KEYS).problem)
-    assert "no checkpoint that was kept covers record 9" in str(
-        verify(rows[8:], plain(sealed(rows, 4, 8)), since=9, kept=[first]).problem
-    )
+        assert "is missing; found" in str(checked(rows[more:], logged, since=5).problem)
+    uncovered = checked(rows[8:], sealed(rows, 4, 8), since=9, kept=[first], keys=())
+    assert "no checkpoint that was kept covers record 9" in str(uncovered.problem)
 
 
 @pytest.mark.spec("G22", "G42")
@@ -181,32 +173,27 @@ def test_a_succession_that_states_nothing_is_followed_by_no_key(statement: objec
     rows = links(3)
     rows[2] |= {"act": "checkpoint_key.succeed", "arguments": statement}
     seal(rows[2])
-    checkpoints = [*sealed(rows, 2), *sealed(rows, 3, key=OTHER)]
-    verification = verify(rows, plain(checkpoints[:1]), keys=KEYS)
-    assert verification.ok
-    assert verification.covered == 2
-    assert not verify(rows, plain(checkpoints), keys=KEYS).ok
+    verification = checked(rows, sealed(rows, 2))
+    assert (verification.ok, verification.covered) == (True, 2)
+    assert not checked(rows, signed_by(rows, (2, KEY), (3, OTHER))).ok
 
 
 @pytest.mark.spec("G42", "T15")
 def test_a_key_is_trusted_up_to_its_succession_and_its_successor_from_there_on() -> None:
     rows = links(9)
     hand_over(rows, 5, OTHER, KEY)
-    verification = verify(rows, signed_by(rows, (4, KEY), (5, KEY), (5, OTHER), (7, OTHER)), keys=KEYS)
+    verification = checked(rows, signed_by(rows, (4, KEY), (5, KEY), (5, OTHER), (7, OTHER)))
     assert (verification.problem, verification.covered) == (None, 7)
-    assert [(trusted.key.id, trusted.since, trusted.until) for trusted in verification.keys] == [
-        (KEY.public.id, 1, 5),
-        (OTHER.public.id, 5, None),
-    ]
-    stolen = signed_by(rows, (4, KEY), (7, KEY))
+    trusted = [(key.key.id, key.since, key.until) for key in verification.keys]
+    assert trusted == [(KEY.public.id, 1, 5), (OTHER.public.id, 5, None)]
     for keys in (KEYS, (KEY.public, OTHER.public), verification.keys):
-        refused = verify(rows, stolen, keys=keys)
+        refused = checked(rows, sealed(rows, 4, 7), keys=keys)
         assert (refused.ok, refused.seq) == (False, 6)
         assert f"its key {KEY.public.id} handed over at record 5" in str(refused.problem)
-    early = verify(rows, signed_by(rows, (4, OTHER)), keys=verification.keys)
+    early = checked(rows, sealed(rows, 4, key=OTHER), keys=verification.keys)
     assert (early.ok, "took over at record 5" in str(early.problem)) == (False, True)
     hand_over(rows, 8, THIRD, KEY)  # by one that has handed over already
-    assert "signed by another key" in str(verify(rows, signed_by(rows, (9, THIRD)), keys=KEYS).problem)
+    assert "signed by another key" in str(checked(rows, sealed(rows, 9, key=THIRD)).problem)
 
 
 @pytest.mark.spec("G42", "T15")
@@ -214,10 +201,10 @@ def test_a_succession_without_a_signature_counts_if_its_reader_trusts_both_keys(
     rows = links(9)
     hand_over(rows, 5, OTHER, KEY, is_signed=False)
     by_both = signed_by(rows, (4, KEY), (7, OTHER))
-    assert "signed by another key" in str(verify(rows, by_both, keys=KEYS).problem)
-    assert verify(rows, by_both, keys=(KEY.public, OTHER.public)).ok
-    refused = verify(rows, signed_by(rows, (4, KEY), (7, KEY)), keys=(KEY.public, OTHER.public))
-    assert "handed over at record 5" in str(refused.problem)
+    both = (KEY.public, OTHER.public)
+    assert "signed by another key" in str(checked(rows, by_both).problem)
+    assert checked(rows, by_both, keys=both).ok
+    assert "handed over at record 5" in str(checked(rows, sealed(rows, 4, 7), keys=both).problem)
 
 
 @pytest.mark.spec("G42")
@@ -228,9 +215,8 @@ def test_what_is_known_of_keys_outlives_the_record_of_their_succession() -> None
     note = signed(OTHER, anchor, seq=8, hash=rows[7]["hash"], since=7, now=NOW)
     stolen = signed(KEY, note, seq=9, hash=rows[8]["hash"], since=7, now=NOW)
     pinned = (TrustedKey(KEY.public, 1, 5), TrustedKey(OTHER.public, 5))
-    assert verify(rows[6:], plain([anchor, note]), since=7, keys=pinned).ok
-    refused = verify(rows[6:], plain([anchor, note, stolen]), since=7, keys=pinned)
-    assert "handed over at record 5" in str(refused.problem)
+    assert checked(rows[6:], [anchor, note], since=7, keys=pinned).ok
+    assert "handed over at record 5" in str(checked(rows[6:], [anchor, note, stolen], since=7, keys=pinned).problem)
 
 
 @pytest.mark.spec("G42")
@@ -246,7 +232,7 @@ def test_each_checkpoint_is_by_the_key_of_its_record_or_the_log_is_refused(
         hand_over(rows, seq, holders[number + 1], holders[number])
     spans = list(zip([1, *handed], [*handed, 10], strict=True))  # of the keys that were the log's
     is_sound = all(holder < len(spans) and spans[holder][0] <= seq <= spans[holder][1] for seq, holder in marks)
-    verification = verify(rows, signed_by(rows, *((seq, holders[holder]) for seq, holder in marks)), keys=KEYS)
+    verification = checked(rows, signed_by(rows, *((seq, holders[holder]) for seq, holder in marks)))
     assert verification.ok is is_sound, verification.problem
 
 
@@ -254,12 +240,12 @@ def test_each_checkpoint_is_by_the_key_of_its_record_or_the_log_is_refused(
 def test_a_log_that_has_lost_checkpoints_that_were_kept_is_refused() -> None:
     rows = links(9)
     logged = sealed(rows, 4, 7)
-    assert verify(rows, plain(logged), keys=KEYS, kept=logged[1:]).ok
+    assert checked(rows, logged, kept=logged[1:]).ok
     for count, problem in ((0, "checkpoints 1–2 are missing"), (1, "checkpoint 2 is missing")):
-        verification = verify(rows, plain(logged[:count]), keys=KEYS, kept=logged[1:])
+        verification = checked(rows, logged[:count], kept=logged[1:])
         assert not verification.ok
         assert problem in str(verification.problem)
-        assert not verify(rows, plain(logged[:count]), kept=logged[1:]).ok, "by what was kept alone"
+        assert not checked(rows, logged[:count], kept=logged[1:], keys=()).ok, "by what was kept alone"
     assert verify(rows, keys=KEYS, kept=logged).ok, "a file has none of its own"
 
 

@@ -1,5 +1,3 @@
-"""What differs between two canonical payloads, field by field."""
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -22,7 +20,6 @@ NAMED = ("tools", "uses")
 
 
 def normal(payload: Any) -> bytes:
-    """Return the bytes of a payload whose lists without a meaning of order are sorted."""
     sorts = {key: sorted(payload[key], key=canonical) for key in (*SETS, *NAMED) if key in payload}
     return canonical({**payload, **sorts})
 
@@ -35,9 +32,10 @@ TWINS = [{"name": "a", "hash": "1"}, {"name": "a", "hash": "2"}]
 @example({"kind": "capability", "tools": TWINS}, {"kind": "capability", "tools": TWINS[::-1]})
 @example({"kind": "capability", "context": [{}, {"a": 1}]}, {"kind": "capability", "context": [{"a": 1}, {}]})
 def test_the_changes_lead_from_one_side_to_the_other(before: Any, after: Any) -> None:
-    changes = diff_payloads(before, after)
-    assert bool(changes) == (canonical(before) != canonical(after)), "nothing that moves a hash is passed over"
-    assert normal(apply(deepcopy(before), changes)) == normal(after)
+    forward, back = diff_payloads(before, after), diff_payloads(after, before)
+    assert bool(forward) == (canonical(before) != canonical(after)), "nothing that moves a hash is passed over"
+    assert normal(apply(deepcopy(before), forward)) == normal(after)
+    assert sorted(map(repr, map(flipped, forward))) == sorted(map(repr, back)), "from the other side what came went"
 
 
 @settings(deadline=None)
@@ -49,15 +47,8 @@ def test_the_changes_of_any_data_lead_to_it(before: Any, after: Any) -> None:
 
 
 @settings(deadline=None)
-@given(payloads, payloads)
-def test_from_the_other_side_what_came_went(before: Any, after: Any) -> None:
-    forward, back = diff_payloads(before, after), diff_payloads(after, before)
-    assert sorted(map(repr, map(flipped, forward))) == sorted(map(repr, back))
-
-
-@settings(deadline=None)
 @given(payloads, st.data())
-def test_every_field_that_changes_is_told_at_its_own_path(payload: Any, data: st.DataObject) -> None:
+def test_every_field_that_changes_has_its_own_path(payload: Any, data: st.DataObject) -> None:
     leaves = [*_leaves(payload.get("config"))]
     if "config" not in payload or not leaves:
         return
@@ -111,7 +102,6 @@ TOOL: dict[str, Any] = {
             Change("policyBindings[by_day].phase", "changed", "both", "call"),
         ]),
         ({"policyBindings": []}, [Change("policyBindings[by_day]", "removed", before=TOOL["policyBindings"][0])]),
-        ({"limits": 1}, [Change("limits", "changed", [], 1)]),
     ],
 )  # fmt: skip
 def test_what_changed_in_a_tool(more: dict[str, Any], expected: list[Change]) -> None:
@@ -138,7 +128,6 @@ AGENT: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        ({"root": "1"}, [Change("root", "changed", None, "1")]),
         ({"capabilities": [ref("notes"), ref("memory:user"), ref("7"), ref("a b")]}, [
             Change("capabilities", "reordered",
                    ["memory:user", "notes", "7", "a b"], ["notes", "memory:user", "7", "a b"]),
@@ -180,26 +169,22 @@ def test_what_changed_in_a_definition(more: dict[str, Any], expected: list[Chang
     assert list(diff_payloads(AGENT, {**AGENT, **more})) == expected
 
 
-def test_items_that_share_a_name_are_told_themselves_in_their_new_order() -> None:
+def test_items_that_share_a_name_are_shown_in_their_new_order() -> None:
     (change,) = diff_payloads({"tools": TWINS}, {"tools": TWINS[::-1]})
     assert change == Change("tools", "reordered", TWINS, TWINS[::-1])
 
 
 @pytest.mark.parametrize("kinds", [300, 30, 3])
 def test_one_change_in_a_long_list_is_one_change(kinds: int) -> None:
-    """However few kinds of items there are in it."""
     before = [f"Line {place % kinds}." for place in range(300)]
     changed = [*before[:150], "Another.", *before[151:]]
     longer = [*before[:150], "Another.", *before[150:]]
-    assert list(diff_payloads({"instructions": before}, {"instructions": changed})) == [
-        Change("instructions[150]", "changed", before[150], "Another.")
-    ]
-    assert list(diff_payloads({"instructions": before}, {"instructions": longer})) == [
-        Change("instructions[150]", "added", after="Another.")
-    ]
-    assert list(diff_payloads({"instructions": longer}, {"instructions": before})) == [
-        Change("instructions[150]", "removed", before="Another.")
-    ]
+    for ours, theirs, change in (
+        (before, changed, Change("instructions[150]", "changed", before[150], "Another.")),
+        (before, longer, Change("instructions[150]", "added", after="Another.")),
+        (longer, before, Change("instructions[150]", "removed", before="Another.")),
+    ):
+        assert diff_payloads({"instructions": ours}, {"instructions": theirs}) == (change,)
 
 
 @settings(deadline=None)

@@ -1,5 +1,3 @@
-"""What differs between two JSON Schemas, and that the new name of a model class alone is told as that."""
-
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
@@ -19,14 +17,11 @@ from tests.helpers.fingerprint.changing import flipped
 pytestmark = pytest.mark.spec("F31")
 
 
-def payload(annotation: Any, default: Any = None) -> Payload:
-    def save(it: Any) -> int:
-        """Save."""
-        return 1
+def payload(annotation: Any) -> Payload:
+    def save(it: Any) -> int: ...
 
-    save.__annotations__ = {"it": annotation, "return": int}
-    save.__defaults__ = default
-    return tool_payload(tool(save))
+    save.__annotations__["it"] = annotation
+    return tool_payload(tool(description="Save.")(save))
 
 
 def model(name: str, **fields: Any) -> type[BaseModel]:
@@ -58,17 +53,16 @@ def test_what_changed_in_a_parameter(before: Any, after: Any, expected: list[Cha
     assert changes(before, after) == expected
 
 
-def test_values_in_another_order_are_told_since_the_hash_moves() -> None:
+def test_values_in_another_order_are_a_change_since_the_hash_moves() -> None:
     before, after = ({"schema": {"enum": values}} for values in (["a", "b"], ["b", "a"]))
     assert diff_payloads(before, after) == (Change("schema.enum", "reordered", ["a", "b"], ["b", "a"]),)
 
 
 def test_another_name_of_a_class_alone_is_one_change() -> None:
-    inner, other = model("Inner", n=(int, 1)), model("Other", n=(int, 1))
-    assert changes(
-        list[model("Place", city=(str, ...), inner=(inner, ...))],
-        list[model("Town", city=(str, ...), inner=(other, ...))],
-    ) == [
+    def places(name: str, inner: str) -> Any:
+        return list[model(name, city=(str, ...), inner=(model(inner, n=(int, 1)), ...))]
+
+    assert changes(places("Place", "Inner"), places("Town", "Other")) == [
         Change("schema.$defs", "renamed", "Inner", "Other"),
         Change("schema.$defs", "renamed", "Place", "Town"),
     ]
@@ -85,8 +79,7 @@ def test_another_name_and_another_field_are_told_apart() -> None:
 
 def test_another_class_altogether_is_no_renamed_one() -> None:
     before, after = model("Place", city=(str, ...)), model("Filter", query=(str, ...))
-    kinds = {(change.path, change.kind) for change in changes(before, after)}
-    assert kinds == {
+    assert {(change.path, change.kind) for change in changes(before, after)} == {
         ("schema.$defs.Place", "removed"),
         ("schema.$defs.Filter", "added"),
         ("schema.properties.it.$ref", "changed"),
@@ -94,21 +87,20 @@ def test_another_class_altogether_is_no_renamed_one() -> None:
 
 
 def test_a_class_that_both_sides_have_is_not_renamed() -> None:
-    first, two = model("One", n=(int, 1)), model("Two", n=(int, 1))
-    (change,) = changes(tuple[first, two, first], tuple[first, two, two])
+    first, other = model("First", n=(int, 1)), model("Other", n=(int, 1))
+    (change,) = changes(tuple[first, other, first], tuple[first, other, other])
     assert (change.path, change.kind) == ("schema.properties.it.prefixItems[2].$ref", "changed")
 
 
 def test_a_class_that_names_itself_and_a_discriminator_follow() -> None:
     def pets(cat: str) -> Any:
-        first = model(cat, kind=(Literal["cat"], ...), lives=(int, 9))
-        two = model("Dog", kind=(Literal["dog"], ...))
-        return Annotated[first | two, Field(discriminator="kind")]
+        cats, dogs = model(cat, kind=(Literal["cat"], ...), lives=(int, 9)), model("Dog", kind=(Literal["dog"], ...))
+        return Annotated[cats | dogs, Field(discriminator="kind")]
 
     assert changes(pets("Cat"), pets("Tiger")) == [Change("schema.$defs", "renamed", "Cat", "Tiger")]
 
 
-def test_a_change_within_a_class_is_told_once_where_the_class_is() -> None:
+def test_a_change_within_a_class_is_one_change_where_the_class_is() -> None:
     def pair(description: str) -> Any:
         place = model("Place", city=(str, Field(description=description)))
         return tuple[place, place]
@@ -119,24 +111,16 @@ def test_a_change_within_a_class_is_told_once_where_the_class_is() -> None:
 
 
 def test_names_and_data_are_no_keywords() -> None:
-    """A parameter may be called like a keyword, and a default may look like a reference."""
-    before = {"kind": "tool", "schema": {
-        "$defs": {"A": {"type": "object"}},
-        "properties": {
-            "required": {"$ref": "#/$defs/A"},
-            "default": {"default": {"$ref": "#/$defs/A", "required": ["x", "x"]}},
-            "enum": {"type": "array", "dependentRequired": {"a": ["b", "c"]}},
-        },
-    }}  # fmt: skip
-    after = {"kind": "tool", "schema": {
-        "$defs": {"B": {"type": "object"}},
-        "properties": {
-            "required": {"$ref": "#/$defs/B"},
-            "default": {"default": {"$ref": "#/$defs/B", "required": ["x"]}},
-            "enum": {"type": "array", "dependentRequired": {"a": ["c", "d"]}},
-        },
-    }}  # fmt: skip
-    assert list(diff_payloads(before, after)) == [
+    def schema(name: str, required: list[str], dependent: list[str]) -> dict[str, Any]:
+        # A parameter may be called like a keyword, and a default may look like a reference.
+        properties = {
+            "required": {"$ref": f"#/$defs/{name}"},
+            "default": {"default": {"$ref": f"#/$defs/{name}", "required": required}},
+            "enum": {"type": "array", "dependentRequired": {"a": dependent}},
+        }
+        return {"kind": "tool", "schema": {"$defs": {name: {"type": "object"}}, "properties": properties}}
+
+    assert list(diff_payloads(schema("A", ["x", "x"], ["b", "c"]), schema("B", ["x"], ["c", "d"]))) == [
         Change("schema.$defs", "renamed", "A", "B"),
         Change("schema.properties.default.default.$ref", "changed", "#/$defs/A", "#/$defs/B"),
         Change("schema.properties.default.default.required[1]", "removed", before="x"),

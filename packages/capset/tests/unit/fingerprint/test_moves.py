@@ -1,11 +1,8 @@
-"""What of a capability's surfaces moves which hash, and what moves none (spec 2, F6, F11, F12)."""
-
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -22,20 +19,24 @@ def gate(request: Request) -> bool:
     return True
 
 
+def decide(ctx: object) -> list[Capability]:
+    return []
+
+
+def recent(ctx: object) -> str:
+    return ""
+
+
 def other_gate(request: Request) -> bool:
     return True
 
 
-@tool
-def add(a: int) -> int:
-    """Add."""
-    return a
+@tool(description="Add.")
+def add(a: int) -> int: ...
 
 
-@tool
-def find(a: int) -> int:
-    """Find."""
-    return a
+@tool(description="Find.")
+def find(a: int) -> int: ...
 
 
 class Diary(BaseModel):
@@ -52,10 +53,6 @@ class Options(BaseModel):
     parts: dict[str, set[int]] = Field(default_factory=lambda: {"x": {3, 1, 2}})
 
 
-def recent(ctx: object) -> str:
-    return ""
-
-
 def recent_too(ctx: object) -> str:
     return "another body"
 
@@ -66,59 +63,43 @@ SHARED = Policy("gate", gate)
 DEPENDENCY = Capability("needed", instructions="Needed.")
 
 
-def decide(ctx: object) -> list[Capability]:
-    return []
+CONTEXT = ["text", {"a": "1", "b": {"c": "2"}}, recent, ContextMessage("user", "Hi.")]
+NEIGHBOUR = Capability("neighbour", instructions="Hear.")
+SURFACES: dict[str, Any] = {
+    "instructions": ["One.", "Two."],
+    "context": CONTEXT,
+    "tools": [add, find],
+    "policies": [SHARED],
+    "resources": [NOTES, TEXTS],
+    "state": {"session": Diary, "user": Diary},
+    "files": {"/a": "a", "/b": "b"},
+    "config": Options,
+    "uses": [DEPENDENCY, decide],
+    "presets": {"p": Preset(instructions="P."), "q": Preset(context=["Q."])},
+}
 
 
-def given() -> dict[str, Any]:
+def hashes(
+    change: Mapping[str, Any] = {}, uses: Any = lambda first, second: [first, second], agent: Mapping[str, Any] = {}
+) -> dict[str, str]:
+    capability = Capability("c", **{**SURFACES, **change})
+    composition = compose(Agent("a", uses=uses(capability, NEIGHBOUR), **agent))
+    snapshot = asyncio.run(evaluate(composition, principal=Principal("p", permissions=["a:b"])))
     return {
-        "instructions": ["One.", "Two."],
-        "context": ["text", {"a": "1", "b": {"c": "2"}}, recent, ContextMessage("user", "Hi.")],
-        "tools": [add, find],
-        "policies": [SHARED],
-        "resources": [NOTES, TEXTS],
-        "state": {"session": Diary, "user": Diary},
-        "files": {"/a": "a", "/b": "b"},
-        "config": Options,
-        "uses": [DEPENDENCY, decide],
-        "presets": {"p": Preset(instructions="P."), "q": Preset(context=["Q."])},
+        "capability": capability_hash(capability),
+        "neighbour": capability_hash(NEIGHBOUR),
+        "static": snapshot.static_hash,
+        "runtime": snapshot.runtime_hash,
+        "prompt": snapshot.prompt_hash,
     }
 
 
-@dataclass
-class World:
-    change: dict[str, Any] = field(default_factory=dict[str, Any])
-    use: Callable[[Capability[Any, Any]], Any] = lambda it: it
-    agent: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    def hashes(self) -> dict[str, str]:
-        it = Capability("it", **given() | self.change)
-        neighbour = Capability("neighbour", instructions="Hear.")
-        snapshot = asyncio.run(
-            evaluate(
-                compose(Agent("a", uses=[self.use(it), neighbour], **self.agent)),
-                principal=Principal("p", permissions=["a:b"]),
-            )
-        )
-        return {
-            "capability": capability_hash(it),
-            "neighbour": capability_hash(neighbour),
-            "static": snapshot.static_hash,
-            "runtime": snapshot.runtime_hash,
-            "prompt": snapshot.prompt_hash,
-        }
-
-
-BEFORE = World().hashes()
+BEFORE = hashes()
 
 
 def moved(**world: Any) -> set[str]:
-    after = World(**world).hashes()
+    after = hashes(**world)
     return {name for name in BEFORE if after[name] != BEFORE[name]}
-
-
-def keys(value: dict[str, Any] | set[str]) -> str:
-    return "-".join(sorted(value))
 
 
 @pytest.mark.spec("F6", "F12")
@@ -126,13 +107,12 @@ def keys(value: dict[str, Any] | set[str]) -> str:
     ("change", "expected"),
     [
         ({"instructions": ["Two.", "One."]}, {"capability", "static", "prompt"}),
-        ({"context": given()["context"][:3]}, {"capability", "static"}),
-        ({"context": given()["context"][::-1]}, {"capability", "static"}),
-        ({"context": ["text", {"b": {"c": "2"}, "a": "1"}, *given()["context"][2:]]}, {"capability", "static"}),
-        ({"context": ["text", [["a", "1"], ["b", [["c", "2"]]]], *given()["context"][2:]]}, {"capability", "static"}),
+        ({"context": CONTEXT[:3]}, {"capability", "static"}),
+        ({"context": CONTEXT[::-1]}, {"capability", "static"}),
+        ({"context": ["text", {"b": {"c": "2"}, "a": "1"}, *CONTEXT[2:]]}, {"capability", "static"}),
+        ({"context": ["text", [["a", "1"], ["b", [["c", "2"]]]], *CONTEXT[2:]]}, {"capability", "static"}),
         ({"tools": [add]}, {"capability", "static", "runtime"}),
         ({"policies": [Policy("other", gate)]}, {"capability", "static"}),
-        ({"policies": []}, {"capability", "static"}),
         ({"resources": [NOTES]}, {"capability", "static"}),
         ({"resources": [TEXTS, Resource("notes", list[int], scope="session")]}, {"capability", "static"}),
         ({"resources": [TEXTS, Resource("notes", list[str], scope="user")]}, {"capability", "static"}),
@@ -140,14 +120,14 @@ def keys(value: dict[str, Any] | set[str]) -> str:
         ({"state": {"session": Diary, "user": Longer}}, {"capability", "static"}),
         ({"files": {"/a": "a", "/b": "changed"}}, {"capability", "static"}),
         ({"files": {"/a": "a", "/c": "b"}}, {"capability", "static"}),
-        ({"version": "2"}, {"capability", "static"}),
         ({"limits": "5/1h"}, {"capability", "static"}),
         ({"uses": [DEPENDENCY]}, {"capability", "static"}),
         ({"uses": [decide]}, {"static", "prompt"}),
         ({"presets": {"p": Preset(instructions="P.")}}, {"capability", "static"}),
         ({"default": ["q"]}, {"capability", "static", "prompt"}),
+        ({"status": "retired"}, {"static", "prompt", "runtime"}),
+        ({"status": "coming_soon"}, {"static", "prompt", "runtime"}),
     ],
-    ids=keys,
 )
 def test_what_can_be_seen_moves_just_the_hashes_that_cover_it(change: dict[str, Any], expected: set[str]) -> None:
     assert moved(change=change) == expected
@@ -158,14 +138,15 @@ def test_what_can_be_seen_moves_just_the_hashes_that_cover_it(change: dict[str, 
     "change",
     [
         {"tools": [find, add, find]},
+        {"instructions": ["", " One.\n", "\tTwo. "]},
         {"resources": [TEXTS, NOTES, TEXTS]},
         {"resources": [TEXTS, Resource("notes", list[str], scope="session", default=["x"], description="D")]},
         {"files": {"/b": b"b", "//a": "a"}},
         {"state": {"user": Diary, "session": Diary}},
         {"uses": [DEPENDENCY, decide, DEPENDENCY, decide]},
         {"policies": [Policy("gate", other_gate)]},
-        {"context": ["text", {"a": "1", "b": {"c": "2"}}, recent_too, ContextMessage("user", "Hi.")]},
-        {"context": ["text", None, "", {"a": "1", "b": {"c": "2"}}, recent, ContextMessage("user", "Hi.")]},
+        {"context": [*CONTEXT[:2], recent_too, *CONTEXT[3:]]},
+        {"context": ["text", None, "", *CONTEXT[1:]]},
         {"aliases": ["other"]},
         {"risk": "high"},
         {"secrets": ["KEY"]},
@@ -174,7 +155,6 @@ def test_what_can_be_seen_moves_just_the_hashes_that_cover_it(change: dict[str, 
         {"model_settings": {"temperature": 1}},
         {"title": "T", "description": "D", "icon": "i", "category": "c", "status": "deprecated"},
     ],
-    ids=keys,
 )
 def test_what_has_no_meaning_for_a_model_or_a_gate_moves_nothing(change: dict[str, Any]) -> None:
     assert moved(change=change) == set()
@@ -184,21 +164,35 @@ def test_what_has_no_meaning_for_a_model_or_a_gate_moves_nothing(change: dict[st
 @pytest.mark.parametrize(
     ("use", "expected"),
     [
-        (lambda it: it.ref, set()),
-        (lambda it: it.with_presets(p=True), set()),
-        (lambda it: it.with_config(Options()), set()),
-        (lambda it: it.with_config(Options(tags=frozenset({"d", "c", "b", "a"}), parts={"x": {2, 1, 3}})), set()),
-        (lambda it: it.with_names(prefix="", rename={"add": "add"}), set()),
-        (lambda it: it.with_presets(p=False), {"static", "prompt"}),
-        (lambda it: it.with_presets(q=False), {"static"}),
-        (lambda it: it.with_config(Options(limit=4)), {"static"}),
-        (lambda it: it.with_config(Options(parts={"x": {1}})), {"static"}),
-        (lambda it: it.with_names(prefix="x_"), {"static", "runtime"}),
-        (lambda it: it.with_names(rename={"add": "plus"}), {"static", "runtime"}),
+        (lambda kit: kit.ref, set()),
+        (lambda kit: kit.with_presets(p=True), set()),
+        (lambda kit: kit.with_config(Options()), set()),
+        (lambda kit: kit.with_config(Options(tags=frozenset({"d", "c", "b", "a"}), parts={"x": {2, 1, 3}})), set()),
+        (lambda kit: kit.with_names(prefix="", rename={"add": "add"}), set()),
+        (lambda kit: kit.with_presets(p=False), {"static", "prompt"}),
+        (lambda kit: kit.with_presets(q=False), {"static"}),
+        (lambda kit: kit.with_config(Options(limit=4)), {"static"}),
+        (lambda kit: kit.with_config(Options(parts={"x": {1}})), {"static"}),
+        (lambda kit: kit.with_names(prefix="x_"), {"static", "runtime"}),
+        (lambda kit: kit.with_names(rename={"add": "plus"}), {"static", "runtime"}),
     ],
 )
 def test_what_a_reference_chooses_moves_what_it_changes(use: Any, expected: set[str]) -> None:
-    assert moved(use=use) == expected
+    assert moved(uses=lambda first, second: [use(first), second]) == expected
+
+
+@pytest.mark.spec("F7", "F9")
+@pytest.mark.parametrize(
+    ("uses", "expected"),
+    [
+        (lambda first, second: [second, first], {"static", "prompt"}),
+        (lambda first, second: [first], {"static", "prompt"}),
+        (lambda first, second: [second], {"static", "prompt", "runtime"}),
+        (lambda first, second: [first, second, first], set()),
+    ],
+)
+def test_which_capabilities_an_agent_uses_and_in_which_order_moves_its_hashes(uses: Any, expected: set[str]) -> None:
+    assert moved(uses=uses) == expected
 
 
 @pytest.mark.spec("F7", "F9")
@@ -207,9 +201,8 @@ def test_what_a_reference_chooses_moves_what_it_changes(use: Any, expected: set[
     [
         ({"context": ["static"]}, set()),
         ({"model_settings": {"seed": 1}}, set()),
-        ({"description": "D"}, set()),
-        ({"policies": [SHARED]}, {"static"}),
-        ({"tools": [tool(name="own")(add.handler)]}, {"static", "runtime"}),
+        ({"description": "D", "instructions": [" ", "\n"]}, set()),
+        ({"tools": [tool(name="own", description="Own.")(add.handler)]}, {"static", "runtime"}),
         ({"instructions": ["Own."]}, {"static", "prompt"}),
     ],
 )
@@ -232,11 +225,11 @@ class Ratio(BaseModel):
 
 
 class Odd(BaseModel):
-    thing: object = None
+    value: object = None
 
 
 @pytest.mark.spec("C39", "F1")
-@pytest.mark.parametrize("config", [Ratio(ratio=float("inf")), Ratio(ratio=float("nan")), Odd(thing=object())])
+@pytest.mark.parametrize("config", [Ratio(ratio=float("inf")), Ratio(ratio=float("nan")), Odd(value=object())])
 def test_a_config_that_cannot_be_hashed_is_refused_by_its_name(config: BaseModel) -> None:
     capability = Capability("c", config=type(config))
     with pytest.raises(DefinitionError, match="capability 'c': its config has no form in JSON"):
@@ -270,11 +263,10 @@ def test_a_policy_that_moves_into_a_preset_gates_less_and_is_another_capability(
         presets = {"p": Preset(tools=second, policies=preset) if preset else Preset(tools=second)}
         return capability_hash(Capability("c", tools=first, policies=base, presets=presets))
 
-    former, two = tool(name="one")(add.handler), tool(name="two")(add.handler)
-    hashes = {
-        of([SHARED], [], [former], [two]),
-        of([], [SHARED], [former], [two]),
-        of([], [SHARED], [two], [former]),
-        of([], [SHARED], [], [former, two]),
+    distinct = {
+        of([SHARED], [], [add], [find]),
+        of([], [SHARED], [add], [find]),
+        of([], [SHARED], [find], [add]),
+        of([], [SHARED], [], [add, find]),
     }
-    assert len(hashes) == 4
+    assert len(distinct) == 4

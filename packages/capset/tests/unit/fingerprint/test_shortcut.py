@@ -1,5 +1,3 @@
-"""The C encoder writes what it writes just as the walk does, and the walk writes all the rest."""
-
 from __future__ import annotations
 
 import enum
@@ -50,8 +48,6 @@ class Hot(float):
 
 
 class Shouting(dict[str, Any]):
-    """A mapping that shows other values than it keeps."""
-
     def items(self) -> Any:
         return {key: value.upper() for key, value in super().items()}.items()
 
@@ -89,7 +85,6 @@ def short(value: Any) -> bool:
         [[]] * 99,
         [{"n": {}}] * 1000,
     ],
-    ids=lambda value: ascii(value)[:40],
 )
 def test_plain_documents_take_the_shortcut(value: Any) -> None:
     assert short(value)
@@ -97,9 +92,9 @@ def test_plain_documents_take_the_shortcut(value: Any) -> None:
 
 @pytest.mark.spec("F1", "F3")
 def test_most_tools_take_the_shortcut() -> None:
-    walked_on_foot = {tool.name for tool in TOOLS if not short(tool_payload(tool))}
     # With 2^70, 0.5 and 1e21 in their schemas, and an emoji.
-    assert walked_on_foot == {"constrained", "defaults", "unicode"}
+    walked_tools = {"constrained", "defaults", "unicode"}
+    assert {tool.name for tool in TOOLS if not short(tool_payload(tool))} == walked_tools
 
 
 @pytest.mark.spec("F1")
@@ -111,7 +106,6 @@ def test_most_tools_take_the_shortcut() -> None:
         *("\U0001f600", {"\U0001f600": 1, "\uffff": 2}, Colour.EMOJI),
         *(MappingProxyType({"a": 1}), UserDict({"a": 1})),
     ],
-    ids=ascii,
 )
 def test_what_the_encoder_writes_otherwise_is_walked(value: Any) -> None:
     for document in ([[], value], [value, []], {"a": value, "b": []}, {"a": [], "b": value}, [[1, value, 2]]):
@@ -129,9 +123,12 @@ def test_what_the_encoder_writes_otherwise_is_walked(value: Any) -> None:
         (Shouting(a="b"), {"a": "B"}),
         (Reversed([1, 2]), [2, 1]),
         (Pair(1, (2,)), [1, [2]]),
+        (MappingProxyType({"a": 1}), {"a": 1}),
+        (UserDict({"a": 1}), {"a": 1}),
+        (OrderedDict(b=1, a=2), {"a": 2, "b": 1}),
+        ({Colour.RED: Colour.RED}, {"r\u00e9d": "r\u00e9d"}),
         ({Colour.EMOJI: 1, "\uffff": Level.LOW}, {"\U0001f600": 1, "\uffff": 3}),
     ],
-    ids=lambda value: ascii(value)[:40],
 )
 def test_what_a_subclass_shows_is_the_same_on_both_roads(value: Any, same_as: Any) -> None:
     for inside in ([], [0.5]):
@@ -140,7 +137,7 @@ def test_what_a_subclass_shows_is_the_same_on_both_roads(value: Any, same_as: An
 
 
 @pytest.mark.spec("F1")
-@pytest.mark.parametrize("text", LOOK_ALIKES, ids=ascii)
+@pytest.mark.parametrize("text", LOOK_ALIKES)
 def test_texts_that_look_like_numbers_and_keys_are_texts(text: str) -> None:
     for document in ([text, []], [[], text, text], {text: []}, {"a": {text: text}}, [{text: 1, "b": [text]}]):
         short(document)
@@ -151,24 +148,9 @@ def test_texts_that_look_like_numbers_and_keys_are_texts(text: str) -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        1,
-        0,
-        -1,
-        10**20,
-        1.5,
-        -1e22,
-        1e-7,
-        True,
-        False,
-        None,
-        Level.LOW,
-        Loud(1),
-        Hot(1.5),
-        math.nan,
-        math.inf,
-        -math.inf,
+        *(1, 0, -1, 10**20, 1.5, -1e22, 1e-7, True, False, None, Level.LOW, Loud(1), Hot(1.5)),
+        *(math.nan, math.inf, -math.inf, ("a",), b"a"),
     ],
-    ids=repr,
 )
 def test_a_key_that_the_encoder_would_turn_into_text_is_refused(key: Any) -> None:
     for document, path in [
@@ -184,24 +166,10 @@ def test_a_key_that_the_encoder_would_turn_into_text_is_refused(key: Any) -> Non
 
 
 @pytest.mark.spec("F1")
-@pytest.mark.parametrize("keys", [(1, 2), (1, 1.5), (True, 2), (0, True, 0.5), (-1, 10**20)], ids=repr)
+@pytest.mark.parametrize("keys", [(1, 2), (1, 1.5), (True, 2), (0, True, 0.5), (-1, 10**20)])
 def test_several_keys_that_are_no_text_are_refused(keys: tuple[Any, ...]) -> None:
     with pytest.raises(NotCanonical, match="a key must be text"):
         canonical({"a": [], "b": dict.fromkeys(keys, "x")})
-
-
-@pytest.mark.spec("F1")
-@pytest.mark.parametrize(
-    "wrong", [math.nan, -math.inf, object(), b"x", {1}, "\ud800"], ids=lambda parameter: repr(parameter)[:8]
-)
-def test_what_has_no_canonical_form_is_refused_on_both_roads_alike(wrong: object) -> None:
-    for document in ([[], wrong], {"a": [{"b": wrong}]}, [0.5, [wrong]]):
-        assert encoded(document) is None
-        with pytest.raises(NotCanonical) as refused:
-            canonical(document)
-        with pytest.raises(NotCanonical) as walking:
-            walked(document)
-        assert str(refused.value) == str(walking.value)
 
 
 @pytest.mark.spec("F1")
@@ -228,6 +196,5 @@ def test_what_is_nested_deeply_is_written_the_same_with_and_without_what_must_be
         inside = canonical(nested(levels, 7))
         assert canonical(nested(levels, 0.5)) == inside.replace(b"7", b"0.5")
         assert short([nested(levels, []), wide]) is (levels <= 98)
-    bottomless = nested(100_000, 1)
     with pytest.raises(NotCanonical, match="nested too deeply"):
-        canonical(bottomless)
+        canonical(nested(100_000, 1))

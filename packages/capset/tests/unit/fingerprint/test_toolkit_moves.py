@@ -1,10 +1,8 @@
-"""What of tools, toolkits, policies and presets moves which hash, and no other (spec 2, F3–F9, F11, F12)."""
-
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any
 
 import pytest
 from pydantic import Field
@@ -12,9 +10,12 @@ from pydantic import Field
 from capset import (
     Agent,
     Capability,
+    Context,
     Policy,
     Preset,
     Principal,
+    Progress,
+    Reply,
     Request,
     Tool,
     Toolkit,
@@ -40,9 +41,15 @@ def also(request: Request) -> bool:
     return True
 
 
-def work(path: str, limit: int = 3) -> int:
-    """Work."""
-    return limit
+def work(path: str, limit: int = 3) -> int: ...
+def described(path: Annotated[str, Field(description="where")], limit: int = 3) -> int: ...
+def renamed(file: str, limit: int = 3) -> int: ...
+def required(path: str, limit: int) -> int: ...
+def more(path: str, limit: int = 3, deep: bool = False) -> int: ...
+def other_default(path: str, limit: int = 4) -> int: ...
+def other_type(path: str, limit: float = 3) -> int: ...
+def other_result(path: str, limit: int = 3) -> str: ...
+def other_order(limit: int = 3, *, path: str) -> int: ...
 
 
 def other_body(path: str, limit: int = 3) -> int:
@@ -50,98 +57,69 @@ def other_body(path: str, limit: int = 3) -> int:
     return limit + 1
 
 
-def described(path: Annotated[str, Field(description="where")], limit: int = 3) -> int:
-    """Work."""
+async def awaited(ctx: Context, path: str, limit: int = 3) -> int:
+    """Work.
+
+    Args:
+        ctx: not described to a model
+    """
     return limit
 
 
-def renamed(file: str, limit: int = 3) -> int:
-    """Work."""
-    return limit
+async def streamed(path: str, limit: int = 3) -> AsyncIterator[Progress | Reply[int]]:
+    yield Reply(limit)
 
 
-def required(path: str, limit: int) -> int:
-    """Work."""
-    return limit
-
-
-def more(path: str, limit: int = 3, deep: bool = False) -> int:
-    """Work."""
-    return limit
-
-
-def other_default(path: str, limit: int = 4) -> int:
-    """Work."""
-    return limit
-
-
-def other_type(path: str, limit: float = 3) -> int:
-    """Work."""
-    return int(limit)
-
-
-def other_result(path: str, limit: int = 3) -> str:
-    """Work."""
-    return path
-
-
-def other_order(limit: int = 3, *, path: str) -> int:
-    """Work."""
-    return limit
-
-
-GATE, SECOND = Policy("gate", yes), Policy("second", yes)
+GATE, SECOND, OWN = (Policy(name, yes) for name in ("gate", "second", "own"))
 OTHER, THIRD = (tool(name=name, description="Be there.")(other_result) for name in ("other", "third"))
 
 
-def make(handler: Callable[..., int | str] = work, **options: Any) -> Tool[..., Any]:
-    defaults: dict[str, Any] = {
-        "name": "work",
-        "effect": "write",
-        "permissions": ["a:b", "c:d"],
-        "policies": [GATE, SECOND],
-        "instructions": ["First.", "Second."],
-        "examples": [{"path": "x"}],
-        "version": "1",
-    }
-    return tool(**defaults | options)(handler)
+TOOL_OPTIONS: dict[str, Any] = {
+    "name": "work",
+    "description": "Work.",
+    "effect": "write",
+    "permissions": ["a:b", "c:d"],
+    "policies": [GATE, OWN],
+    "instructions": ["First.", "Second."],
+    "examples": [{"path": "x"}],
+    "version": "1",
+}
+
+
+def make(handler: Callable[..., Any] = work, **options: Any) -> Tool[..., Any]:
+    return tool(**TOOL_OPTIONS | options)(handler)
 
 
 def makes(context: ToolkitContext) -> list[Tool[..., Any]]:
     return []
 
 
-def world(
-    one: Tool[..., Any] | None = None,
-    kit: dict[str, Any] | None = None,
-    dynamic: dict[str, Any] | None = None,
-    capability: dict[str, Any] | None = None,
-    agent: dict[str, Any] | None = None,
-    use: Callable[[Capability[Any, Any]], Any] = lambda it: it,
-) -> dict[str, str]:
+PRESETS = {"p": Preset(tools=[THIRD], policies=[GATE])}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "kit": {"name": "kit", "instructions": ["Kit.", "Kits."], "policies": [GATE]},
+    "dynamic": {"name": "made", "make": makes, "instructions": ["Made."], "policies": [GATE]},
+    "capability": {"name": "c", "version": "1", "policies": [GATE, SECOND], "presets": PRESETS, "default": ["p"]},
+    "agent": {"name": "agent", "policies": [GATE], "system_prompt": "Be."},
+}
+
+
+def world(use: Callable[[Any], Any] = lambda capability: capability, **changes: dict[str, Any]) -> dict[str, str]:
     """Return every hash of an agent whose capability has a toolkit, a dynamic one, and presets."""
-    one = one or make()
-    members = [one, Toolkit("inner", [OTHER])]
-    kits: dict[str, Any] = {"name": "kit", "members": members, "instructions": ["Kit.", "Kits."], "policies": [GATE]}
-    mades: dict[str, Any] = {"name": "made", "make": makes, "instructions": ["Made."], "policies": [GATE]}
-    toolkit, dynamic_kit = Toolkit(**kits | (kit or {})), DynamicToolkit(**mades | (dynamic or {}))
-    defaults: dict[str, Any] = {
-        "name": "it",
-        "version": "1",
-        "tools": [toolkit, dynamic_kit],
-        "policies": [GATE, SECOND],
-        "presets": {"p": Preset(tools=[THIRD], policies=[GATE])},
-        "default": ["p"],
-    }
-    it: Capability[Any, Any] = Capability(**defaults | (capability or {}))
-    agents: dict[str, Any] = {"name": "agent", "uses": [use(it)], "policies": [GATE], "system_prompt": "Be."}
-    root = Agent(**agents | (agent or {}))
+
+    def options(part: str, **parts: Any) -> dict[str, Any]:
+        return OPTIONS[part] | parts | changes.get(part, {})
+
+    made = make(**changes.get("tool", {}))
+    toolkit = Toolkit(**options("kit", members=[made, Toolkit("inner", [OTHER])]))
+    dynamic_kit = DynamicToolkit(**options("dynamic"))
+    used: Capability[Any, Any] = Capability(**options("capability", tools=[toolkit, dynamic_kit]))
+    root = Agent(**options("agent", uses=[use(used)]))
     snapshot = asyncio.run(evaluate(compose(root), principal=WHO))
     return {
-        "tool": tool_hash(one),
+        "tool": tool_hash(made),
         "toolkit": toolkit_hash(toolkit),
         "dynamic": toolkit_hash(dynamic_kit),
-        "capability": capability_hash(it),
+        "capability": capability_hash(used),
         "root": root_hash(root) or "",
         "other": tool_hash(OTHER),
         "static": snapshot.static_hash,
@@ -166,18 +144,16 @@ def moved(**changes: Any) -> set[str]:
         ({"description": "Work hard."}, TOOL),
         ({"effect": "external"}, TOOL),
         ({"permissions": ["a:b"]}, TOOL),
-        ({"permissions": []}, TOOL),
         ({"idempotent": True}, TOOL),
         ({"examples": [{"path": "y"}]}, TOOL),
-        ({"examples": []}, TOOL),
         ({"examples": [{"path": "x"}, {"path": "y"}]}, TOOL),
         ({"version": "2"}, TOOL),
         ({"version": None}, TOOL),
         ({"policies": [GATE]}, TOOL),
-        ({"policies": [GATE, Policy("third", yes)]}, TOOL),
-        ({"policies": [GATE, Policy("second", yes, "snapshot")]}, TOOL),
-        ({"policies": [GATE, Policy("second", yes, "live", "call")]}, TOOL),
-        ({"policies": [GATE, Policy("second", yes, "live", "evaluate")]}, TOOL),
+        ({"policies": [GATE, SECOND]}, TOOL),
+        ({"policies": [GATE, Policy("own", yes, "snapshot")]}, TOOL),
+        ({"policies": [GATE, Policy("own", yes, "live", "call")]}, TOOL),
+        ({"policies": [GATE, Policy("own", yes, "live", "evaluate")]}, TOOL),
         ({"instructions": ["First."]}, TOOL | {"prompt"}),
         ({"instructions": ["First.", "Other."]}, TOOL | {"prompt"}),
         ({"handler": described}, TOOL),
@@ -188,38 +164,31 @@ def moved(**changes: Any) -> set[str]:
         ({"handler": other_type}, TOOL),
         ({"handler": other_result}, TOOL),
     ],
-    ids=lambda value: "-".join(sorted(map(str, value))),
 )
 def test_what_a_model_or_a_gate_can_see_of_a_tool_moves_just_the_hashes_above_it(
     options: dict[str, Any], expected: set[str]
 ) -> None:
-    if "second" in str([getattr(policy, "id", "") for policy in options.get("policies", [])]):
-        # One policy of an id in one composition: the capability's own is another object of the same id here.
-        second = options["policies"][1]
-        if second is not SECOND:
-            base = world(capability={"policies": [GATE]})
-            after = world(one=make(**options), capability={"policies": [GATE]})
-            assert {name for name in base if after[name] != base[name]} == expected
-            return
-    assert moved(one=make(**options)) == expected
+    assert moved(tool=options) == expected
 
 
 @pytest.mark.spec("F11", "F12")
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"permissions": ["c:d", "a:b", "a:b"]}, set[str]()),
-        ({"policies": [SECOND, GATE]}, set[str]()),
-        ({"handler": other_body}, set[str]()),
-        ({"handler": other_order}, set[str]()),
-        ({"timeout": 5}, set[str]()),
-        ({"instructions": [" First. ", "", "Second."]}, set[str]()),
+        ({"permissions": ["c:d", "a:b", "a:b"]}, set()),
+        ({"policies": [OWN, GATE, OWN]}, set()),
+        ({"policies": [GATE, Policy("own", also)]}, set()),
+        ({"handler": other_body, "description": None}, set()),
+        ({"handler": other_order}, set()),
+        ({"handler": awaited, "description": None}, set()),
+        ({"handler": streamed}, set()),
+        ({"timeout": 5}, set()),
+        ({"instructions": [" First. ", "", "Second."]}, set()),
         ({"instructions": ["Second.", "First."]}, {"prompt"}),  # the model reads them in another order
     ],
-    ids=lambda value: "-".join(sorted(map(str, value))),
 )
 def test_order_without_meaning_and_what_nobody_sees_move_nothing(options: dict[str, Any], expected: set[str]) -> None:
-    assert moved(one=make(**options)) == expected
+    assert moved(tool=options) == expected
 
 
 @pytest.mark.spec("F4", "F12")
@@ -238,18 +207,11 @@ def test_order_without_meaning_and_what_nobody_sees_move_nothing(options: dict[s
         ({"members": [make(), Toolkit("inner", [OTHER], policies=[SECOND])]}, KIT),
         ({"members": [make(), Toolkit("inner", [OTHER], instructions="Inner.")]}, KIT | {"prompt"}),
         ({"members": [make(), Toolkit("inner", [OTHER]), Toolkit("empty")]}, KIT),
-        ({"members": [Toolkit("inner", [OTHER]), make()]}, set[str]()),
-        ({"members": [make(), Toolkit("inner", [OTHER, OTHER])]}, set[str]()),
-        ({"policies": [Policy("gate", also)]}, None),
+        ({"members": [Toolkit("inner", [OTHER]), make()]}, set()),
+        ({"members": [make(), Toolkit("inner", [OTHER, OTHER])]}, set()),
     ],
-    ids=range(15),
 )
-def test_what_is_said_of_a_toolkit_moves_its_hash_and_those_above(
-    kit: dict[str, Any], expected: set[str] | None
-) -> None:
-    if expected is None:  # two objects of one id in one composition are a conflict: compare the toolkit alone
-        assert toolkit_hash(Toolkit("kit", [make()], **kit)) == toolkit_hash(Toolkit("kit", [make()], policies=[GATE]))
-        return
+def test_what_is_said_of_a_toolkit_moves_its_hash_and_those_above(kit: dict[str, Any], expected: set[str]) -> None:
     assert moved(kit=kit) == expected
 
 
@@ -261,11 +223,10 @@ def test_what_is_said_of_a_toolkit_moves_its_hash_and_those_above(
         ({"instructions": ["Made well."]}, {"dynamic", "capability", "static"}),
         ({"policies": []}, {"dynamic", "capability", "static"}),
         ({"policies": [GATE, SECOND]}, {"dynamic", "capability", "static"}),
-        ({"make": lambda context: []}, set[str]()),
-        ({"make": lambda context: [THIRD]}, set[str]() | {"prompt"}),
+        ({"make": lambda context: []}, set()),
+        ({"make": lambda context: [THIRD]}, {"prompt"}),
         ({"make": lambda context: [tool(name="new", description="New.")(work)]}, {"runtime", "prompt"}),
     ],
-    ids=range(7),
 )
 def test_a_dynamic_toolkit_is_covered_but_for_what_it_makes(dynamic: dict[str, Any], expected: set[str]) -> None:
     assert moved(dynamic=dynamic) == expected
@@ -278,14 +239,13 @@ def test_a_dynamic_toolkit_is_covered_but_for_what_it_makes(dynamic: dict[str, A
         ({"version": "2"}, {"capability", "static"}),
         ({"name": "its"}, {"capability", "static"}),
         ({"policies": [GATE]}, {"capability", "static"}),
-        ({"policies": [SECOND, GATE]}, set[str]()),
+        ({"policies": [SECOND, GATE]}, set()),
         ({"default": []}, {"capability", "static", "runtime"}),
         ({"presets": {"p": Preset(tools=[THIRD])}}, {"capability", "static"}),
         ({"presets": {"p": Preset(tools=[THIRD], policies=[SECOND])}}, {"capability", "static"}),
         ({"presets": {"p": Preset(tools=[Toolkit("third", [THIRD])], policies=[GATE])}}, {"capability", "static"}),
-        ({"presets": {"p": Preset(tools=[THIRD], policies=[GATE]), "off": Preset(tools=[OTHER])}}, set[str]()),
+        ({"presets": {"p": Preset(tools=[THIRD], policies=[GATE]), "off": Preset(tools=[OTHER])}}, set()),
     ],
-    ids=range(9),
 )
 def test_what_is_said_of_a_capability_moves_its_hash_and_the_agents(
     capability: dict[str, Any], expected: set[str]
@@ -297,7 +257,7 @@ def test_what_is_said_of_a_capability_moves_its_hash_and_the_agents(
 @pytest.mark.parametrize(
     ("agent", "expected"),
     [
-        ({"name": "other"}, set[str]()),
+        ({"name": "other"}, set()),
         ({"policies": [GATE, SECOND]}, {"root", "static"}),
         ({"policies": []}, {"root", "static"}),
         ({"tools": [Toolkit("own", [OTHER])]}, {"root", "static"}),
@@ -306,7 +266,6 @@ def test_what_is_said_of_a_capability_moves_its_hash_and_the_agents(
         ({"tools": [DynamicToolkit("own", lambda context: [])]}, {"root", "static"}),
         ({"system_prompt": "Be kind."}, {"static", "prompt"}),
     ],
-    ids=range(8),
 )
 def test_what_is_said_of_an_agent_moves_its_root_and_static_hash(agent: dict[str, Any], expected: set[str]) -> None:
     assert moved(agent=agent) == expected
@@ -316,13 +275,10 @@ def test_what_is_said_of_an_agent_moves_its_root_and_static_hash(agent: dict[str
 @pytest.mark.parametrize(
     ("use", "expected"),
     [
-        (lambda it: it.with_presets(p=False), {"static", "runtime"}),
-        (lambda it: it.with_presets(p=True), set[str]()),
-        (lambda it: it.with_names(prefix="x_"), {"static", "runtime"}),
-        (lambda it: it.with_names(rename={"work": "toil"}), {"static", "runtime"}),
-        (lambda it: it.with_names(rename={"other": "another"}), {"static", "runtime"}),
+        (lambda kit: kit.with_presets(p=False), {"static", "runtime"}),
+        (lambda kit: kit.with_names(rename={"work": "toil"}), {"static", "runtime"}),
+        (lambda kit: kit.with_names(rename={"other": "another"}), {"static", "runtime"}),
     ],
-    ids=range(5),
 )
 def test_what_a_reference_chooses_moves_what_it_changes(use: Any, expected: set[str]) -> None:
     assert moved(use=use) == expected
@@ -330,47 +286,62 @@ def test_what_a_reference_chooses_moves_what_it_changes(use: Any, expected: set[
 
 @pytest.mark.spec("F11")
 def test_who_may_see_what_is_in_no_static_hash() -> None:
-    composition = compose(Agent("a", tools=[make(), OTHER]))
-    few, all_ = (asyncio.run(evaluate(composition, principal=principal)) for principal in (Principal("q"), WHO))
-    assert few.static_hash == all_.static_hash
-    assert few.runtime_hash != all_.runtime_hash
-    assert few.prompt_hash != all_.prompt_hash, "the tool's instructions are not told"
+    by_day = Policy("by_day", lambda request: request.env.get("day", True))
+    composition = compose(Agent("a", tools=[make(), tool(name="daily", description="Work.", policies=[by_day])(work)]))
+    callers = [(WHO, {"day": True}), (WHO, {"day": False}), (Principal("q"), {"day": True})]
+    all_, by_night, few = (asyncio.run(evaluate(composition, principal=who, env=env)) for who, env in callers)
+    assert all_.static_hash == by_night.static_hash == few.static_hash
+    assert len({all_.runtime_hash, by_night.runtime_hash, few.runtime_hash}) == 3
+    assert all_.prompt_hash == by_night.prompt_hash
+    assert all_.prompt_hash != few.prompt_hash, "the prompt has the tool's instructions"
 
 
 @pytest.mark.spec("F3", "F11")
 def test_limits_and_approvals_move_a_tools_hash_and_retries_do_not() -> None:
-    def work(number: int) -> int:
-        """Work."""
-        return number
-
-    def asks(request: Request) -> bool:
-        return True
-
     def hash_of(**options: Any) -> str:
-        return tool_hash(tool(idempotent=True, **options)(work))
+        return tool_hash(make(idempotent=True, **options))
 
-    plain = hash_of()
-    moved = [
-        hash_of(limits="1/1m"),
-        hash_of(limits="2/1m"),
-        hash_of(limits=Limit(1, "1m", per="org")),
-        hash_of(limits=["1/1m", "5/1h"]),
-        hash_of(approval="ask"),
-        hash_of(approval=asks),
-    ]
-    assert len({plain, *moved}) == 7
-    assert hash_of(retry=3) == hash_of(approval="auto", limits=()) == plain
-    assert hash_of(limits=["5/1h", "1/60s"]) == moved[3], "neither their order nor their writing means anything"
+    limits: list[Any] = ["1/1m", "2/1m", Limit(1, "1m", per="org"), ["1/1m", "5/1h"]]
+    hashes = {*(hash_of(limits=limit) for limit in limits), *(hash_of(approval=rule) for rule in ("ask", also))}
+    assert len({hash_of(), *hashes}) == 7
+    assert hash_of(retry=3) == hash_of(approval="auto", limits=()) == hash_of()
+    assert hash_of(limits=["5/1h", "1/60s"]) == hash_of(limits=limits[3]), "neither order nor writing means anything"
 
 
-@pytest.mark.spec("F3", "F12")
-def test_the_order_of_a_literals_choices_is_no_order() -> None:
-    def first(mode: Literal["a", "b"]) -> int:
-        """Work."""
-        return 1
+GENERATED, FIXED = (tool(name=name, description="Work.", effect="read")(work) for name in ("made", "fixed"))
+DYNAMIC = DynamicToolkit("making", lambda ctx: [GENERATED])
 
-    def two(mode: Literal["b", "a"]) -> int:
-        """Work."""
-        return 1
 
-    assert tool_hash(tool(name="x")(first)) == tool_hash(tool(name="x")(two))
+def static(use: Any) -> str:
+    return compose(Agent("a", uses=[use])).static_hash
+
+
+def runtime(use: Any) -> str:
+    return asyncio.run(evaluate(compose(Agent("a", uses=[use])), principal=WHO)).runtime_hash
+
+
+@pytest.mark.spec("F5", "F6", "F12")
+@pytest.mark.parametrize(
+    "capability",
+    [
+        Capability("c", tools=[FIXED, DYNAMIC]),
+        Capability("c", tools=[FIXED, Toolkit("kit", [DYNAMIC])]),
+        Capability("c", tools=[FIXED], presets={"more": Preset(tools=[DYNAMIC])}),
+    ],
+)
+def test_the_names_that_a_reference_gives_are_covered_where_tools_are_made_at_run_time(capability: Capability) -> None:
+    # The same name of the fixed tool every time, so that its own reference moves nothing.
+    prefixed, other = (capability.with_names(prefix=prefix, rename={"fixed": "fixed"}) for prefix in ("p_", "q_"))
+    assert len({static(capability), static(prefixed), static(other)}) == 3
+    assert len({runtime(capability), runtime(prefixed), runtime(other)}) == 3
+    assert static(capability.with_names(prefix="", rename={"fixed": "fixed"})) == static(capability)
+    if capability.presets:
+        off = {static(use.with_presets(more=False)) for use in (capability, prefixed, other)}
+        assert len(off) == 1
+
+
+@pytest.mark.spec("F6", "F12")
+def test_names_say_nothing_more_where_all_tools_are_declared() -> None:
+    capability = Capability("c", tools=[FIXED])
+    prefixed, renamed = capability.with_names(prefix="p_"), capability.with_names(rename={"fixed": "p_fixed"})
+    assert static(prefixed) == static(renamed) != static(capability)

@@ -17,16 +17,8 @@ def by_size(value: int, ctx: Context) -> str:
     return "small" if value < 10 else "large"
 
 
-ROUTER = Router("sizes", by_size, routes={"small": ONE, "large": TWO}, input=int)
-
-
 @pytest.mark.spec("C37")
-async def test_it_runs_the_one_route_that_is_chosen() -> None:
-    assert [await run(ROUTER, 1), await run(ROUTER, 10)] == [2, 12]
-
-
-@pytest.mark.spec("C37")
-async def test_a_choice_may_take_its_time_and_read_the_context() -> None:
+async def test_it_runs_the_one_route_that_is_chosen_which_may_take_time_and_read_the_context() -> None:
     visits = Resource("seen", int, scope="session", default=0)
 
     async def first_time(value: int, ctx: Context) -> str:
@@ -35,6 +27,8 @@ async def test_a_choice_may_take_its_time_and_read_the_context() -> None:
     router = Router("r", first_time, routes={"first": ONE, "again": TWO}, resources=[visits])
     async with opened(router) as session:
         assert [await session.run(0), await session.run(0)] == [1, 2]
+    by_value = Router("sizes", by_size, routes={"small": ONE, "large": TWO}, input=int)
+    assert [await run(by_value, 1), await run(by_value, 10)] == [2, 12]
 
 
 async def test_two_routes_may_lead_to_one_block_and_a_choice_needs_no_context() -> None:
@@ -95,11 +89,11 @@ def test_its_output_is_what_any_route_gives() -> None:
     def text(value: int) -> str:
         return str(value)
 
-    assert ROUTER.output is not None
-    assert ROUTER.output.json_schema == {"type": "integer"}
-    both = Router("r", by_size, routes={"a": ONE, "b": text}).output
-    assert both is not None
-    assert both.json_schema == {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+    integer = {"type": "integer"}
+    for route, expected in ((TWO, integer), (text, {"anyOf": [integer, {"type": "string"}]})):
+        output = Router("r", by_size, routes={"a": ONE, "b": route}).output
+        assert output is not None
+        assert output.json_schema == expected
 
 
 class Found(BaseModel):
@@ -120,8 +114,7 @@ async def test_a_route_may_give_another_type_of_the_same_fields() -> None:
     def missed(value: int) -> Missed:
         return Missed(count=value)
 
-    router = Router("r", by_size, routes={"small": hit, "large": missed}, input=int, description="Look for it.")
-    look = as_tool(router)
+    look = as_tool(Router("r", by_size, routes={"small": hit, "large": missed}, input=int, description="Look."))
     assert hit.output is not None
     assert look.output.json_schema == hit.output.json_schema
     async with opened(Agent("agent", tools=[look])) as session:

@@ -23,13 +23,8 @@ def test_model_and_static_context_are_kept_where_they_are_said() -> None:
 
 @pytest.mark.spec("P4", "C1")
 def test_an_agent_is_kept_as_its_file_would_say_it() -> None:
-    kit = Capability("kit", presets={"more": Preset()})
-    agent = Agent(
-        "scribe",
-        system_prompt="Write.",
-        instructions=["Be brief."],
-        uses=[kit.with_presets(more=True), Capability("noop")],
-    )
+    uses = [Capability("kit", presets={"more": Preset()}).with_presets(more=True), Capability("noop")]
+    agent = Agent("scribe", system_prompt="Write.", instructions=["Be brief."], uses=uses)
     assert json.loads(definition_of(agent)) == {
         "name": "scribe",
         "description": "",

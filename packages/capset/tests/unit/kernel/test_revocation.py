@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capset import Agent, Capability, Context, Kernel, Principal, Progress, Reply, Result, Session, tool
+from capset import Agent, Capability, Context, Progress, Reply, Result, Session, tool
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import Cancelled, PermissionDenied, StoreError, Unauthenticated
 from capset.kernel.revocation import FRESH_SECONDS, LOOK_SECONDS, RevocationWatch
+from tests.helpers.evaluation.things import make
 from tests.helpers.kernel.governance.approving import till
-from tests.helpers.kernel.support import Badge, desk
+from tests.helpers.kernel.support import Badge, desk, opened, read
 from tests.virtual_time import VirtualTimeLoop, anyio_backend
 from tests.waiting import moment, until
 
 __all__ = ["anyio_backend"]
 
+pytestmark = pytest.mark.spec("G54")
 PROMISED = 1.0
 TIMES = st.floats(0.01, 3.0)
 
@@ -32,11 +35,7 @@ async def look() -> str:
     return "seen"
 
 
-@tool(effect="write")
-async def keep(ctx: Context) -> str:
-    """Keep something for ever."""
-    await asyncio.Event().wait()
-    return "kept"
+keep = replace(look, name="keep", effect="write")
 
 
 @tool(effect="external")
@@ -47,21 +46,16 @@ async def tell() -> AsyncGenerator[Progress | Reply[str]]:
         yield Progress(0.5, "still")
 
 
-async def made(session: Session, tool: AnyTool, way: Literal["call", "messages"]) -> Result[Any]:
+async def made(session: Session, tool: AnyTool, way: str) -> Result[Any]:
     if way == "call":
         return await session.try_call(tool)
-    async with session.invoke(session.message(tool.name, {})) as messages:
-        async for _ in messages:
-            pass
-        return messages.result
+    await read(messages := session.invoke(session.message(tool.name, {})))
+    return messages.result
 
 
-@pytest.mark.spec("G54")
 @pytest.mark.parametrize("way", ["call", "messages"])
 @pytest.mark.parametrize("forever", [look, keep, tell], ids=lambda param: param.name)
-async def test_a_call_under_way_is_cancelled_and_none_begins(
-    forever: AnyTool, way: Literal["call", "messages"]
-) -> None:
+async def test_a_call_under_way_is_cancelled_and_none_begins(forever: AnyTool, way: str) -> None:
     async with desk(forever) as harness:
         badge = Badge()
         session = harness.session.options(credential=badge)
@@ -72,13 +66,13 @@ async def test_a_call_under_way_is_cancelled_and_none_begins(
         async with asyncio.timeout(PROMISED):
             ended = await calling
         assert isinstance(ended.error, Cancelled)
-        assert ("The badge was withdrawn" in ended.error.message, ended.error.retryable) == (True, False)
+        assert "The badge was withdrawn" in ended.error.message
+        assert not ended.error.retryable
         assert (await harness.record()).outcome == "cancelled"
         refused = await made(session, forever, way)
         assert (type(refused.error), refused.refused) == (Unauthenticated, True)
 
 
-@pytest.mark.spec("G54")
 async def test_a_call_that_waits_for_its_approval_ends_and_its_request_stays() -> None:
     async with till() as open_till:
         badge = Badge()
@@ -93,7 +87,6 @@ async def test_a_call_that_waits_for_its_approval_ends_and_its_request_stays() -
         assert open_till.paid == []
 
 
-@pytest.mark.spec("G54")
 async def test_a_store_that_is_away_ends_no_call_and_lets_none_begin() -> None:
     class Unknown(Badge):
         async def check(self, *, afresh: bool = False) -> None:
@@ -113,7 +106,6 @@ async def test_a_store_that_is_away_ends_no_call_and_lets_none_begin() -> None:
         await asyncio.wait([calling])
 
 
-@pytest.mark.spec("G54")
 async def test_a_check_that_fails_unexpectedly_is_made_again(caplog: pytest.LogCaptureFixture) -> None:
     checks = 0
 
@@ -130,12 +122,9 @@ async def test_a_check_that_fails_unexpectedly_is_made_again(caplog: pytest.LogC
     assert "ZeroDivisionError" in caplog.text, "nor is it passed over in silence"
 
 
-@pytest.mark.spec("G54", "M15")
+@pytest.mark.spec("M15")
 async def test_a_credential_is_for_tools_by_the_names_of_their_capability() -> None:
-    @tool(effect="read")
-    async def write_file() -> str:
-        """Write."""
-        return "written"
+    write_file = make("write_file")
 
     @tool(effect="read")
     async def add(ctx: Context) -> str:
@@ -144,17 +133,15 @@ async def test_a_credential_is_for_tools_by_the_names_of_their_capability() -> N
 
     kit = Capability("kit", tools=[write_file, add])
     agent = Agent("tester", uses=[kit.with_names(rename={"write_file": "add", "add": "sum"})])
-    async with Kernel(store="memory://") as kernel, kernel.open(agent, principal=Principal("ada")) as opened:
-        session = opened.options(credential=Badge(tools=frozenset({"kit.add"})))
-        refused = await session.try_message(session.message("add", {}))
-        assert (type(refused.error), "kit.write_file" in str(refused.error)) == (PermissionDenied, True)
-        assert (await session.try_message(session.message("sum", {}))).data == "written", "what it calls is its own"
-        qualified = await session.try_message(session.message("kit.sum", {}))
-        assert qualified.success, "the name by which it is called is no matter"
-        assert isinstance((await session.try_message(session.message("none", {}))).error, PermissionDenied)
+    async with opened(agent) as harness:
+        session = harness.session.options(credential=Badge(tools=frozenset({"kit.add"})))
+        for name in ("sum", "kit.sum"):  # what it calls is its own
+            assert (await session.try_message(session.message(name, {}))).data == "write_file"
+        errors = [(await session.try_message(session.message(name, {}))).error for name in ("add", "none")]
+        assert [type(error) for error in errors] == [PermissionDenied] * 2
+        assert "kit.write_file" in str(errors[0])
 
 
-@pytest.mark.spec("G54")
 @given(st.lists(TIMES, min_size=1, max_size=3), TIMES, TIMES)
 def test_work_ends_within_the_second_or_is_left_alone(steps: list[float], withdrawn: float, cancelled: float) -> None:
     """However withdrawal, cancellation and the end of the work fall: each ends it as what it is."""
@@ -195,7 +182,6 @@ def test_work_ends_within_the_second_or_is_left_alone(steps: list[float], withdr
         runner.run(run())
 
 
-@pytest.mark.spec("G54")
 async def test_an_unwatched_session_is_as_before() -> None:
     async with desk(look) as harness:
         with harness.session.until_withdrawn():

@@ -9,8 +9,6 @@ from tests.waiting import until
 
 
 class Slow:
-    """A lookup that waits until it may answer, and counts how often it was asked."""
-
     def __init__(self) -> None:
         self.asked = 0
         self.may_answer = asyncio.Event()
@@ -22,7 +20,6 @@ class Slow:
         return number
 
     async def begin(self, number: int) -> None:
-        """Wait until it was asked so often."""
         await until(lambda: self.asked >= number, "the lookup to begin")
 
 

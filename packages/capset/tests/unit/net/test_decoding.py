@@ -54,16 +54,10 @@ def test_what_was_coded_comes_back_however_it_is_cut(kind: str, data: bytes, siz
 
 
 @pytest.mark.parametrize("kind", CODED)
-def test_large_data_comes_back_whole(kind: str) -> None:
+def test_large_data_and_none_at_all_come_back_whole(kind: str) -> None:
     coding, code = CODED[kind]
     data = bytes(range(256)) * 4_000
-    coded = code(data)
-    assert decoded(coding, [coded]) == data
-
-
-@pytest.mark.parametrize("kind", CODED)
-def test_nothing_at_all_is_whole(kind: str) -> None:
-    coding, _ = CODED[kind]
+    assert decoded(coding, [code(data)]) == data
     assert decoded(coding, []) == b""
 
 
@@ -84,16 +78,15 @@ def test_what_is_broken_is_told(kind: str) -> None:
     with pytest.raises(ToolError, match="not encoded as it says"):
         decoded(coding, [b"this is no such thing at all"])
     decoder = decoder_for(coding)
-    assert b"".join(decoder.decode(code(b"hello" * 100)[:-6])) != b"hello" * 100 or not decoder.is_complete
+    list(decoder.decode(code(b"hello" * 100)[:-6]))
     assert not decoder.is_complete
 
 
 def test_a_window_of_zstd_that_is_too_large_is_refused() -> None:
     options = {zstd.CompressionParameter.window_log: 27, zstd.CompressionParameter.enable_long_distance_matching: 1}
     compressor = zstd.ZstdCompressor(options=options)
-    coded = compressor.compress(bytes(1000)) + compressor.flush()
     with pytest.raises(ToolError, match="not encoded as it says"):
-        decoded("zstd", [coded])
+        decoded("zstd", [compressor.compress(bytes(1000)) + compressor.flush()])
 
 
 @pytest.mark.spec("P27")
@@ -101,8 +94,7 @@ def test_a_window_of_zstd_that_is_too_large_is_refused() -> None:
 def test_frames_of_zstd_without_end_are_refused(frame: bytes) -> None:
     with pytest.raises(ToolError, match="not encoded as it says"):
         decoded("zstd", [frame * 5_000])
-    many = zstd.compress(b"x" * 2_000)
-    assert len(decoded("zstd", [many * 5_000])) == 10_000_000
+    assert len(decoded("zstd", [zstd.compress(b"x" * 2_000) * 5_000])) == 10_000_000
 
 
 @pytest.mark.parametrize("coding", ["gzip, gzip", "compress", "br, gzip", "x" * 200])

@@ -9,37 +9,26 @@ from hypothesis import strategies as st
 from capset import ToolError
 from capset.net.client import checked_headers, for_another_origin
 
+FORBIDDEN = (
+    *("Host", "host", "Content-Length", "Transfer-Encoding", "TE", "Trailer", "Connection", "Keep-Alive", "Upgrade"),
+    *("Expect", "Proxy-Authorization", "proxy-connection", "Accept-Encoding", "Forwarded", "X-Forwarded-For", "Via"),
+    *("X-Real-IP", "X-HTTP-Method-Override", "Metadata-Flavor", "X-aws-ec2-metadata-token", "X-Original-URL"),
+)
+
 
 @pytest.mark.spec("G29")
 @pytest.mark.parametrize(
-    "name",
+    "headers",
     [
-        *(
-            "Host",
-            "host",
-            "Content-Length",
-            "Transfer-Encoding",
-            "TE",
-            "Trailer",
-            "Connection",
-            "Keep-Alive",
-            "Upgrade",
-        ),
-        *(
-            "Expect",
-            "Proxy-Authorization",
-            "proxy-connection",
-            "Accept-Encoding",
-            "Forwarded",
-            "X-Forwarded-For",
-            "Via",
-        ),
-        *("X-Real-IP", "X-HTTP-Method-Override", "Metadata-Flavor", "X-aws-ec2-metadata-token", "X-Original-URL"),
+        *({name: "x"} for name in FORBIDDEN),
+        *({"": "x"}, {"a b": "x"}, {"a:": "x"}, {"X-A": "1", "x-a": "2"}, {"X-A": " x"}, {"X-A": "x\t"}),
+        {"X-A": "x" * 8_193},
+        {f"X-{number}": "x" for number in range(65)},
     ],
 )
-def test_a_header_that_is_not_the_callers_is_refused(name: str) -> None:
-    with pytest.raises(ToolError, match="cannot be set") as refused:
-        checked_headers({name: "x"})
+def test_a_header_that_is_not_the_callers_or_not_well_formed_is_refused(headers: dict[str, str]) -> None:
+    with pytest.raises(ToolError) as refused:
+        checked_headers(headers)
     assert refused.value.code == "header_refused"
 
 
@@ -56,25 +45,6 @@ def test_nothing_can_be_injected(before: str, letter: str, after: str) -> None:
         assert refused.value.code == "header_refused"
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"": "x"},
-        {"a b": "x"},
-        {"a:": "x"},
-        {"X-A": "1", "x-a": "2"},
-        {"X-A": " x"},
-        {"X-A": "x\t"},
-        {"X-A": "x" * 8_193},
-        {f"X-{number}": "x" for number in range(65)},
-    ],
-)
-def test_what_is_not_well_formed_is_refused(headers: dict[str, str]) -> None:
-    with pytest.raises(ToolError) as refused:
-        checked_headers(headers)
-    assert refused.value.code == "header_refused"
-
-
 def test_a_refusal_shows_no_value() -> None:
     with pytest.raises(ToolError) as refused:
         checked_headers({"Authorization": "Bearer hunter2\n"})
@@ -88,12 +58,5 @@ def test_others_are_sent_in_lower_case() -> None:
 
 @pytest.mark.spec("G29")
 def test_only_what_carries_no_credentials_goes_to_another_origin() -> None:
-    headers = {
-        "authorization": "x",
-        "cookie": "x",
-        "x-api-key": "x",
-        "x-anything": "x",
-        "referer": "x",
-        "accept": "a/b",
-    }
-    assert for_another_origin(headers) == {"accept": "a/b"}
+    headers = dict.fromkeys(["authorization", "cookie", "x-api-key", "x-anything", "referer", "accept"], "x")
+    assert for_another_origin(headers) == {"accept": "x"}

@@ -39,33 +39,22 @@ def test_how_long_a_url_and_its_host_may_be() -> None:
         read_url(f"{longest}x")
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("", "absolute"),
-        ("example.com", "absolute"),
-        ("//example.com/", "absolute"),
-        ("http:example.com", "no host"),
-        ("http:///path", "no host"),
-        ("http://:80/", "neither a name"),
-        ("file:///etc/passwd", "scheme"),
-        ("http://a b/", "space"),
-        ("http://a/\n", "control"),
-        ("http://a/\ud800", "UTF-8"),
-        ("http://a.example/" + "x" * MAX_URL, "characters"),
-        ("http://" + "a" * 64 + ".example/", "neither a name"),
-        ("http://" + "a." * 126 + "abc/", "neither a name"),
-        ("http://-a.example/", "neither a name"),
-        ("http://a..example/", "neither a name"),
-        ("http://[::1/", "IPv6"),
-        ("http://[::1]x/", "IPv6"),
-        ("http://[::g]/", "IPv6"),
-        ("http://[]/", "IPv6"),
-        ("http://1.2.3.256/", "IPv4"),
-        ("http://\u212a.example/", "ASCII"),
-    ],
-)
-def test_what_is_refused_says_why(text: str, problem: str) -> None:
+REFUSED = {
+    "absolute": ["", "example.com", "//example.com/"],
+    "no host": ["http:example.com", "http:///path"],
+    "neither a name": ["http://:80/", f"http://{'a' * 64}.example/", "http://-a.example/", "http://a..example/"],
+    "scheme": ["file:///etc/passwd"],
+    "space": ["http://a b/"],
+    "control": ["http://a/\n"],
+    "UTF-8": ["http://a/\ud800"],
+    "IPv6": ["http://[::1/", "http://[::1]x/", "http://[::g]/", "http://[]/"],
+    "IPv4": ["http://1.2.3.256/"],
+    "ASCII": ["http://\u212a.example/"],
+}
+
+
+@pytest.mark.parametrize(("text", "problem"), [(text, problem) for problem in REFUSED for text in REFUSED[problem]])
+def test_a_refused_url_says_why(text: str, problem: str) -> None:
     with pytest.raises(ToolError, match=problem) as refused:
         read_url(text)
     assert refused.value.code == "url_refused"
@@ -86,7 +75,7 @@ def test_where_a_redirect_leads(location: str, target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "location", ["javascript:alert(1)", "http://[::1", "\\\\b.example", "http://u@b.example/", "//1"][:]
+    "location", ["javascript:alert(1)", "http://[::1", "\\\\b.example", "http://u@b.example/", "//1"]
 )
 def test_a_redirect_that_is_no_url_is_refused(location: str) -> None:
     with pytest.raises(ToolError) as refused:

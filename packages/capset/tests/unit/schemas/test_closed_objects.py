@@ -15,39 +15,29 @@ TEXT = {"type": "string"}
 def test_an_object_that_lists_its_properties_is_closed_at_every_depth() -> None:
     inner = {"properties": {"b": TEXT}}
     schema = {"type": "object", "properties": {"a": inner, "c": {"type": "array", "items": inner}}}
-    shut = {"properties": {"b": TEXT}, "additionalProperties": False}
-    assert close_object(schema) == {
-        "type": "object",
-        "properties": {"a": shut, "c": {"type": "array", "items": shut}},
-        "additionalProperties": False,
-    }
+    shut = {**inner, "additionalProperties": False}
+    properties = {"a": shut, "c": {"type": "array", "items": shut}}
+    assert close_object(schema) == {"type": "object", "properties": properties, "additionalProperties": False}
     assert "additionalProperties" not in schema, "what was given is left as it is"
 
 
 @pytest.mark.parametrize(
-    "keywords",
+    "schema",
     [
-        {"additionalProperties": True},
-        {"additionalProperties": TEXT},
-        {"patternProperties": {"^x-": TEXT}},
-        {"allOf": [{"properties": {"z": TEXT}}]},
-        {"$ref": "#/$defs/other"},
+        {"type": "object"},
+        {"properties": {"a": TEXT}, "additionalProperties": True},
+        {"properties": {"a": TEXT}, "additionalProperties": TEXT},
+        {"properties": {"a": TEXT}, "patternProperties": {"^x-": TEXT}},
+        {"properties": {"a": TEXT}, "allOf": [{"properties": {"z": TEXT}}]},
+        {"properties": {"a": TEXT}, "$ref": "#/$defs/other"},
     ],
 )
-def test_an_object_is_left_open_that_says_so_or_is_joined_with_others(keywords: dict[str, Any]) -> None:
-    schema = {"type": "object", "properties": {"a": TEXT}, **keywords}
+def test_an_object_is_left_open_that_is_a_mapping_or_says_so_or_is_joined_with_others(schema: dict[str, Any]) -> None:
     assert close_object(schema) == schema
 
 
-def test_an_object_without_properties_is_a_mapping_and_stays_open() -> None:
-    assert close_object({"type": "object"}) == {"type": "object"}
-
-
 def test_definitions_are_closed_where_they_stand_alone_and_not_where_they_are_joined() -> None:
-    thing = {"type": "object", "properties": {"a": TEXT, "next": {"$ref": "#/$defs/Alone"}}}
-    schema = {
-        "properties": {"one": {"$ref": "#/$defs/Alone"}, "two": {"allOf": [{"$ref": "#/$defs/Joined"}]}},
-        "$defs": {"Alone": thing, "Joined": thing},
-    }
-    closed = close_object(schema)
-    assert closed["$defs"] == {"Alone": {**thing, "additionalProperties": False}, "Joined": thing}
+    definition = {"type": "object", "properties": {"a": TEXT, "next": {"$ref": "#/$defs/Alone"}}}
+    properties = {"one": {"$ref": "#/$defs/Alone"}, "two": {"allOf": [{"$ref": "#/$defs/Joined"}]}}
+    closed = close_object({"properties": properties, "$defs": {"Alone": definition, "Joined": definition}})
+    assert closed["$defs"] == {"Alone": {**definition, "additionalProperties": False}, "Joined": definition}

@@ -38,7 +38,7 @@ VISIT = {
 }
 
 
-def told(schema: Schema, value: Any) -> list[str]:
+def misfits_of(schema: Schema, value: Any) -> list[str]:
     with pytest.raises(SchemaMismatch) as raised:
         schema.check(value)
     return list(map(str, raised.value.fields))
@@ -50,17 +50,18 @@ def test_data_that_fits_is_returned_as_a_copy_with_defaults_at_every_depth() -> 
     visit = {"to": {"city": "Rome"}, "from": {"city": "Bern", "floor": 2}, "stops": [{"city": "Como"}], "days": 3}
     before = deepcopy(visit)
     taken = schema.check(visit)
-    assert taken == {
-        "to": {"city": "Rome", "floor": 0, "tags": []},
-        "from": {"city": "Bern", "floor": 2, "tags": []},
-        "stops": [{"city": "Como", "floor": 0, "tags": []}],
-        "days": 3,
-    }
+    rome, como = ({"city": city, "floor": 0, "tags": []} for city in ("Rome", "Como"))
+    assert taken == {"to": rome, "from": {"city": "Bern", "floor": 2, "tags": []}, "stops": [como], "days": 3}
     assert visit == before
     assert schema.check_json(json.dumps(visit)) == schema.check_json(json.dumps(visit).encode()) == taken
     taken["to"]["tags"].append("changed")
     assert schema.check(visit)["to"]["tags"] == []
     assert schema.check({"to": {"city": "Rome"}, "days": 1})["from"] is None
+
+
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+KIND_A, KIND_B = {"kind": {"const": "a"}, "x": {"default": 1}}, {"kind": {"const": "b"}, "y": {"default": 2}}
+PART = {"p": {"$id": "part", "$defs": {"h": {"$anchor": "here", "default": 7}}}}
 
 
 @pytest.mark.spec("K9")
@@ -77,51 +78,23 @@ def test_data_that_fits_is_returned_as_a_copy_with_defaults_at_every_depth() -> 
         ({"properties": {"x": {"default": None}}}, {}, {"x": None}),
         ({"properties": {"x": {"default": 1}}}, {"x": None}, {"x": None}),
         ({"default": {"x": 1}}, {}, {}),
-        (
-            {
-                "oneOf": [
-                    {"properties": {"kind": {"const": "a"}, "x": {"default": 1}}, "required": ["kind"]},
-                    {"properties": {"kind": {"const": "b"}, "y": {"default": 2}}, "required": ["kind"]},
-                ]
-            },
-            {"kind": "b"},
-            {"kind": "b", "y": 2},
-        ),
+        ({"oneOf": [{"properties": KIND_A}, {"properties": KIND_B}]}, {"kind": "b"}, {"kind": "b", "y": 2}),
         # Which of the two is meant cannot be told.
         ({"anyOf": [{"properties": {"x": {"default": 1}}}, {"properties": {"x": {"default": 2}}}]}, {}, {}),
-        (
-            {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"properties": {"x": {"default": 1}}}]},
-            [{}],
-            [{"x": 1}],
-        ),
-        (
-            {
-                "$id": "https://example.org/whole",
-                "properties": {"x": {"$ref": "part#here"}},
-                "$defs": {"p": {"$id": "part", "$defs": {"h": {"$anchor": "here", "default": 7}}}},
-            },
-            {},
-            {"x": 7},
-        ),
+        ({"$schema": DRAFT_7, "items": [{"properties": {"x": {"default": 1}}}]}, [{}], [{"x": 1}]),
+        ({"$id": "https://example.org/all", "properties": {"x": {"$ref": "part#here"}}, "$defs": PART}, {}, {"x": 7}),
+        ({"properties": {"n": {"default": 1}, "next": {"$ref": "#"}}}, {"next": {}}, {"next": {"n": 1}, "n": 1}),
     ],
 )
-def test_defaults(schema: dict[str, Any], value: Any, filled: Any) -> None:
+def test_defaults_are_filled_in_where_they_are_meant(schema: dict[str, Any], value: Any, filled: Any) -> None:
     assert compile_own_schema("it", schema).check(value) == filled
-
-
-def test_a_schema_that_holds_itself_is_filled_in_as_deep_as_the_value_goes() -> None:
-    node = {"type": "object", "properties": {"size": {"default": 1}, "next": {"$ref": "#"}}}
-    assert compile_own_schema("it", node).check({"next": {"next": {"size": 5}}}) == {
-        "size": 1,
-        "next": {"size": 1, "next": {"size": 5}},
-    }
 
 
 @pytest.mark.spec("K9", "G12")
 def test_every_field_that_does_not_fit_is_listed_by_its_place() -> None:
     schema = compile_own_schema("visit", VISIT)
     value = {"to": {"floor": "3"}, "from": 1, "stops": [{"city": 1}], "days": 9, "mode": "car", "dais": 1}
-    assert sorted(told(schema, value)) == [
+    assert sorted(misfits_of(schema, value)) == [
         "dais: no such parameter (did you mean 'days'?)",
         "days: Input should be at most 5",
         "from: Input should be an object or Input should be null",
@@ -130,8 +103,8 @@ def test_every_field_that_does_not_fit_is_listed_by_its_place() -> None:
         "to.city: required, but missing",
         "to.floor: Input should be an integer",
     ]
-    assert told(schema, {"to": {"city": "Rome", "citi": 1}, "days": 1}) == ["to.citi: no such parameter"]
-    assert told(schema, 5) == ["(arguments): Input should be an object"]
+    assert misfits_of(schema, {"to": {"city": "Rome", "citi": 1}, "days": 1}) == ["to.citi: no such parameter"]
+    assert misfits_of(schema, 5) == ["(arguments): Input should be an object"]
 
 
 @pytest.mark.spec("K4")
@@ -152,42 +125,32 @@ def test_the_schema_is_shown_as_it_came_but_for_the_order_of_required() -> None:
     expected["$defs"]["inner"]["required"] = ["a", "b"]
     assert schema.json_schema == expected
     assert list(schema.json_schema) == list(original)
-    assert schema.names == ["required", "z"]
     expected["properties"]["z"]["enum"] = ["a", "b"]
     assert schema.hash_input == expected
 
 
 def test_it_is_of_use_wherever_a_schema_is() -> None:
     schema = compile_own_schema("visit", VISIT)
-    assert isinstance(schema, Schema)
     assert schema.names == ["to", "from", "stops", "days", "mode"]
     assert not any((schema.only_scalars, schema.is_exact, schema.may_be_infinite))
-    assert schema.annotation is object
     value = {"to": {"city": "Zürich"}, "days": 2}
     assert schema.jsonable(value) == value
     assert schema.jsonable(value) is not value
     assert schema.text(value) == '{"to":{"city":"Zürich"},"days":2}'
     with pytest.raises(VALIDATION_ERRORS) as raised:
         schema.check({})
-    assert sorted(map(str, validation_fields(raised.value, (), {}))) == [
-        "days: required, but missing",
-        "to: required, but missing",
-    ]
+    assert {field.path for field in validation_fields(raised.value, (), {})} == {"days", "to"}
 
 
 def test_a_field_is_secret_wherever_its_schema_says_so() -> None:
-    schema = compile_own_schema(
-        "it",
-        {
-            "properties": {
-                "plain": {"type": "string"},
-                "own": {"writeOnly": True},
-                "referred": {"$ref": "#/$defs/key"},
-                "maybe": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/key"}]},
-            },
-            "$defs": {"key": {"type": "string", "writeOnly": True}},
-        },
-    )
+    properties = {
+        "plain": {"type": "string"},
+        "own": {"writeOnly": True},
+        "referred": {"$ref": "#/$defs/key"},
+        "maybe": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/key"}]},
+    }
+    secret = {"key": {"type": "string", "writeOnly": True}}
+    schema = compile_own_schema("it", {"properties": properties, "$defs": secret})
     assert schema.write_only == {"own", "referred", "maybe"}
     with pytest.raises(DefinitionError, match=r"state must hold no secret"):
         schema.refuse_secrets("state")

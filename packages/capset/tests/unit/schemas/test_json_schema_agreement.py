@@ -13,32 +13,21 @@ from capset.schemas.json_schema import compile_json_schema
 from capset.schemas.validation_errors import SchemaMismatch
 from tests.helpers.schemas.strategies import DATA, NAMES, SCHEMAS
 
+REFERRING = st.dictionaries(NAMES, SCHEMAS, max_size=3).map(
+    lambda targets: {
+        "properties": {name: {"$ref": f"#/$defs/{name}"} for name in targets},
+        "items": {"$ref": "#"},
+        "additionalProperties": {"$ref": "#"},
+        "$defs": targets,
+    }
+)
+
 
 @pytest.mark.nightly
 @pytest.mark.spec("K4", "K9")
-@settings(deadline=None, max_examples=150)
-@given(SCHEMAS, DATA)
+@settings(deadline=None, max_examples=300)
+@given(SCHEMAS | REFERRING, DATA)
 def test_it_takes_what_another_validator_takes(schema: dict[str, Any], value: Any) -> None:
-    agree(schema, value)
-
-
-@pytest.mark.nightly
-@pytest.mark.spec("K4", "K9")
-@settings(deadline=None, max_examples=60)
-@given(st.dictionaries(NAMES, SCHEMAS, max_size=3), DATA)
-def test_and_through_references(targets: dict[str, Any], value: Any) -> None:
-    agree(
-        {
-            "properties": {name: {"$ref": f"#/$defs/{name}"} for name in targets},
-            "items": {"$ref": "#"},
-            "additionalProperties": {"$ref": "#"},
-            "$defs": targets,
-        },
-        value,
-    )
-
-
-def agree(schema: dict[str, Any], value: Any) -> None:
     foreign = compile_json_schema("it", schema)
     if Draft202012Validator(schema).is_valid(value):
         taken = foreign.check(value)

@@ -20,13 +20,8 @@ VALUES = st.recursive(
 
 
 def values_in(data: Any) -> int:
-    match data:
-        case list():
-            return 1 + sum(map(values_in, data))
-        case dict():
-            return 1 + sum(map(values_in, data.values()))
-        case _:
-            return 1
+    members = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    return 1 + sum(map(values_in, members))
 
 
 def counted(text: bytes, size: int) -> int:

@@ -14,6 +14,7 @@ from jsonschema import Draft7Validator, Draft202012Validator
 from capset.schemas.model_schemas import ModelSchema, model_schema, refused_keywords, refused_names
 from capset.schemas.schema import schemas_in
 
+pytestmark = pytest.mark.spec("K26")
 Data = dict[str, Any]
 NAMES = st.sampled_from(["a", "a_b", "b c", "$filter", "filter", "日本", "arguments", "x" * 70])
 SCALARS = st.none() | st.integers(0, 2) | st.sampled_from(["", "x"])
@@ -28,10 +29,7 @@ PARTS: list[Any] = [
     {"type": "array"},
     {"type": ["array", "null"], "contains": {"type": "integer"}},
     {"prefixItems": [{"type": "integer"}], "type": "array"},
-    {"$ref": "#/$defs/d"},
-    {"$ref": "#/$defs/whole"},
-    {"$ref": "#"},
-    {"$ref": "#/properties/a"},
+    *({"$ref": reference} for reference in ("#/$defs/d", "#/$defs/whole", "#", "#/properties/a")),
     {"const": {"$ref": "#"}},
 ]
 TOPS: dict[str, Any] = {
@@ -83,15 +81,13 @@ def said(mapped_schema: ModelSchema, tool_arguments: Data) -> Data:
 
 def hold_to_providers(schema: Data) -> None:
     Draft202012Validator.check_schema(schema)
-    assert schema["type"] == "object"
-    assert "properties" in schema
+    assert (schema["type"], "properties" in schema) == ("object", True)
     assert (refused_keywords(schema), refused_names(schema)) == ([], [])
     for part in schemas_in(schema):
         if part.get("type") == "array" or part.get("type") == ["array", "null"]:
             assert "items" in part
 
 
-@pytest.mark.spec("K26")
 @settings(deadline=None, max_examples=300)
 @given(schemas(), ARGUMENTS, ARGUMENTS)
 def test_what_fits_the_mapped_schema_fits_the_tool_s_own(schema: Data, tool_arguments: Data, other: Data) -> None:
@@ -104,116 +100,87 @@ def test_what_fits_the_mapped_schema_fits_the_tool_s_own(schema: Data, tool_argu
     assert schema == before
 
 
-@pytest.mark.spec("K26")
 @settings(deadline=None, max_examples=300)
 @given(schemas(), ARGUMENTS)
 def test_all_that_a_tool_takes_can_be_said(schema: Data, tool_arguments: Data) -> None:
     mapped_schema = model_schema(schema)
-    tool_arguments = {
-        name: value for name, value in tool_arguments.items() if not mapped_schema.names or name in schema["properties"]
-    }
+    if mapped_schema.names:
+        tool_arguments = {name: value for name, value in tool_arguments.items() if name in schema["properties"]}
     assert mapped_schema.restored(said(mapped_schema, tool_arguments)) == tool_arguments
     if fits(schema, tool_arguments):
         assert fits(mapped_schema.json_schema, said(mapped_schema, tool_arguments))
 
 
-@pytest.mark.spec("K26")
 def test_a_schema_that_stands_in_two_places_is_wrapped_once() -> None:
     """As one does that YAML names by an alias."""
     reference: Data = {"$ref": "#"}
-    schema: Data = {
-        "type": "object",
-        "properties": {"a b": reference, "c": reference},
-        "minProperties": 1,
-        "anyOf": [True],
-    }
+    properties = {"a b": reference, "c": reference}
+    schema: Data = {"type": "object", "properties": properties, "minProperties": 1, "anyOf": [True]}
     mapped_schema = model_schema(schema)
     assert mapped_schema.is_wrapped
     assert fits(mapped_schema.json_schema, {"arguments": {"a b": {"c": {"c": {"x": 1}}}}})
     assert not fits(mapped_schema.json_schema, {"arguments": {"a b": {"c": {}}}})
 
 
-@pytest.mark.spec("K26")
 def test_a_schema_that_every_provider_takes_is_the_tool_s_own() -> None:
-    schema: Data = {
-        "type": "object",
-        "properties": {"a": {"type": "array", "items": {"$ref": "#/properties/b"}}, "b": {}},
-    }
+    properties = {"a": {"type": "array", "items": {"$ref": "#/properties/b"}}, "b": {}}
+    schema: Data = {"type": "object", "properties": properties}
     mapped_schema = model_schema(schema)
     assert mapped_schema.json_schema is schema
     assert (dict(mapped_schema.names), mapped_schema.is_wrapped, mapped_schema.may_be_strict) == ({}, False, True)
 
 
-@pytest.mark.spec("K26")
 def test_a_name_that_is_refused_is_another_and_the_description_has_its_own() -> None:
-    date = {"type": "string", "description": "When."}
-    schema: Data = {
-        "type": "object",
-        "properties": {"$filter": date, "filter[id]": True, "日本": {"type": "integer"}, "top": {"type": "integer"}},
-        "required": ["$filter", "top"],
-    }
-    mapped_schema = model_schema(schema)
+    number, date = {"type": "integer"}, {"type": "string", "description": "When."}
+    properties: Data = {"$filter": date, "filter[id]": True, "日本": number, "top": number}
+    mapped_schema = model_schema({"type": "object", "properties": properties, "required": ["$filter", "top"]})
     (marked,) = (name for name in mapped_schema.names if name.startswith("argument_"))
     assert mapped_schema.json_schema == {
         "type": "object",
         "properties": {
             "filter": {"type": "string", "description": "$filter: When."},
             "filter_id": {"description": "filter[id]"},
-            marked: {"type": "integer", "description": "日本"},
-            "top": {"type": "integer"},
+            marked: {**number, "description": "日本"},
+            "top": number,
         },
         "required": ["filter", "top"],
         "additionalProperties": False,
     }
     tool_arguments = {"$filter": "x", "日本": 1, "top": 2}
     assert mapped_schema.restored({"filter": "x", marked: 1, "top": 2}) == tool_arguments
-    assert mapped_schema.restored(tool_arguments) == tool_arguments, (
-        "a model that has read the tool's description may say its own names"
-    )
+    assert mapped_schema.restored(tool_arguments) == tool_arguments, "a model may have read the tool's own names"
     both = {"filter": "x", "$filter": "y"}
     assert mapped_schema.restored(both) == both, "of two values for one argument none is dropped"
 
 
-@pytest.mark.spec("K26")
 def test_names_that_would_be_one_stay_apart_whatever_their_order() -> None:
-    names = ["a b", "a+b", "a_b", "$c", "c"]
-    several = [
-        model_schema({"type": "object", "properties": dict.fromkeys(order, True)}) for order in (names, names[::-1])
-    ]
-    assert dict(several[0].names) == dict(several[1].names)
-    assert sorted(several[0].names.values()) == ["$c", "a b", "a+b"]
-    assert not {"a_b", "c"} & several[0].names.keys()
+    properties = dict.fromkeys(["a b", "a+b", "a_b", "$c", "c"], True)
+    names = model_schema({"type": "object", "properties": properties}).names
+    assert names == model_schema({"type": "object", "properties": dict(reversed(properties.items()))}).names
+    assert sorted(names.values()) == ["$c", "a b", "a+b"]
+    assert not {"a_b", "c"} & names.keys()
 
 
-@pytest.mark.spec("K26")
 def test_a_schema_that_is_refused_at_its_top_is_that_of_one_argument() -> None:
-    place = {"type": "object", "properties": {"near": {"$ref": "#"}, "at": {"$ref": "#/$defs/at"}}}
-    schema: Data = {
-        **place,
-        "anyOf": [{"required": ["near"]}, {"required": ["at"]}],
-        "$defs": {"at": {"type": "string"}},
-    }
-    mapped_schema = model_schema(schema)
+    def place(whole: str) -> Data:
+        properties = {"near": {"$ref": whole}, "at": {"$ref": "#/$defs/at"}}
+        return {"type": "object", "properties": properties, "anyOf": [{"required": ["near"]}, {"required": ["at"]}]}
+
+    defs = {"at": {"type": "string"}}
+    mapped_schema = model_schema({**place("#"), "$defs": defs})
     assert mapped_schema.is_wrapped
     assert mapped_schema.json_schema == {
         "type": "object",
-        "properties": {
-            "arguments": {
-                "type": "object",
-                "properties": {"near": {"$ref": "#/properties/arguments"}, "at": {"$ref": "#/$defs/at"}},
-                "anyOf": [{"required": ["near"]}, {"required": ["at"]}],
-            }
-        },
+        "properties": {"arguments": place("#/properties/arguments")},
         "required": ["arguments"],
         "additionalProperties": False,
-        "$defs": {"at": {"type": "string"}},
+        "$defs": defs,
     }
     assert mapped_schema.restored({"arguments": {"at": "x"}}) == {"at": "x"}
     assert mapped_schema.restored({"at": "x"}) == {"at": "x"}, "a model that does not wrap them is understood"
     assert mapped_schema.restored({"arguments": "x"}) == {"arguments": "x"}, "for the kernel to refuse"
 
 
-@pytest.mark.spec("K26")
 def test_recursive_references_hold_in_a_schema_that_is_wrapped() -> None:
     schema: Data = {
         "$schema": "https://json-schema.org/draft/2019-09/schema",
@@ -226,32 +193,25 @@ def test_recursive_references_hold_in_a_schema_that_is_wrapped() -> None:
     assert inner["$id"] == "capset:/arguments", "in a document of its own"
 
 
-@pytest.mark.spec("K26")
+D7 = "http://json-schema.org/draft-07/schema#"
+NULL = {"type": "null"}
+PAIR: Data = {"type": "array", "items": [{"type": "integer"}, {"type": "string"}]}
+
+
 @pytest.mark.parametrize(
     ("schema", "values"),
     [
-        (
-            {"type": "array", "items": [{"type": "integer"}, {"type": "string"}], "additionalItems": {"type": "null"}},
-            [[1, "x"], ["x"], [1, "x", None], [1, "x", 2], []],
-        ),
+        ({**PAIR, "additionalItems": NULL}, [[1, "x"], ["x"], [1, "x", None], [1, "x", 2], []]),
         ({"items": {"type": "integer"}, "additionalItems": False}, [[1, 2], ["x"]]),
         ({"dependencies": {"a": ["b"], "b": {"required": ["c"]}}}, [{"a": 1}, {"b": 1}, {"a": 1, "b": 1, "c": 1}, {}]),
         ({"$ref": "#/definitions/d", "maxLength": 0}, ["x", "", 1]),
         ({"$ref": "#named", "type": "null"}, ["x", None]),
-        (
-            {"properties": {"dependencies": {"type": "null"}, "items": {"items": [False]}}},
-            [{"items": [1]}, {"items": []}],
-        ),
+        ({"properties": {"dependencies": NULL, "items": {"items": [False]}}}, [{"items": [1]}, {"items": []}]),
     ],
 )
 def test_an_older_dialect_is_written_as_2020_12_has_it(schema: Data, values: list[Any]) -> None:
     definitions = {"d": {"type": "string"}, "n": {"$id": "#named", "type": "string"}}
-    old: Data = {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "type": "object",
-        "properties": {"x": schema},
-        "definitions": definitions,
-    }
+    old: Data = {"$schema": D7, "type": "object", "properties": {"x": schema}, "definitions": definitions}
     mapped_schema = model_schema(old)
     hold_to_providers(mapped_schema.json_schema)
     assert "$schema" not in mapped_schema.json_schema
@@ -259,26 +219,21 @@ def test_an_older_dialect_is_written_as_2020_12_has_it(schema: Data, values: lis
         assert fits(mapped_schema.json_schema, {"x": value}) == Draft7Validator(old).is_valid({"x": value})
 
 
-@pytest.mark.spec("K26")
 def test_limits_of_the_oldest_dialect_are_numbers() -> None:
     limited = {"minimum": 1, "exclusiveMinimum": True, "maximum": 5, "exclusiveMaximum": False}
     old = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "object", "properties": {"n": limited}}
     assert model_schema(old).json_schema["properties"]["n"] == {"exclusiveMinimum": 1, "maximum": 5}
 
 
-@pytest.mark.spec("K26")
 def test_a_reference_to_what_would_move_keeps_its_dialect() -> None:
-    old: Data = {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "type": "object",
-        "properties": {"p": {"type": "array", "items": [{"type": "string"}]}, "q": {"$ref": "#/properties/p/items/0"}},
-    }
+    properties = {"p": PAIR, "q": {"$ref": "#/properties/p/items/0"}}
+    old: Data = {"$schema": D7, "type": "object", "properties": properties}
     assert model_schema(old).json_schema is old
 
 
-@pytest.mark.spec("K26")
-@pytest.mark.parametrize("key", ["allOf", "not", "if", "dependentRequired"])
-def test_strict_mode_is_off_for_what_it_does_not_know(key: str) -> None:
-    value: Any = {"a": ["b"]} if key == "dependentRequired" else [{}] if key == "allOf" else {"type": "null"}
+@pytest.mark.parametrize(
+    ("key", "value"), [("allOf", [{}]), ("not", NULL), ("if", NULL), ("dependentRequired", {"a": ["b"]})]
+)
+def test_strict_mode_is_off_for_what_it_does_not_know(key: str, value: Any) -> None:
     assert not model_schema({"type": "object", "properties": {"a": {key: value}}}).may_be_strict
     assert model_schema({"type": "object", "properties": {key: {}}}).may_be_strict, "a field is no keyword"

@@ -14,14 +14,9 @@ SHORTHAND: dict[str, Any] = {
     "location": {"type": "string", "required": True, "description": "City name or coordinates"},
     "unit": {"type": "string", "enum": ["celsius", "fahrenheit"], "default": "celsius"},
 }
-WHOLE: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "location": {"type": "string", "description": "City name or coordinates"},
-        "unit": {"type": "string", "enum": ["celsius", "fahrenheit"], "default": "celsius"},
-    },
-    "required": ["location"],
-}
+LOCATION = {"type": "string", "description": "City name or coordinates"}
+PROPERTIES = {"location": LOCATION, "unit": SHORTHAND["unit"]}
+WHOLE: dict[str, Any] = {"type": "object", "properties": PROPERTIES, "required": ["location"]}
 
 
 @pytest.mark.spec("G11")
@@ -39,38 +34,27 @@ def test_defaults_are_filled_into_a_copy() -> None:
 
 
 @pytest.mark.spec("G11")
-@pytest.mark.parametrize(
-    ("format", "fits", "fits_not"),
-    [
-        ("uri", "https://example.com/a", "not a uri"),
-        ("email", "ada@example.com", "ada"),
-        ("date-time", "2026-01-01T00:00:00Z", "yesterday"),
-    ],
-)
-def test_formats_are_checked(format: str, fits: str, fits_not: str) -> None:
-    schema = parameters_schema("tool 't'", {"a": {"type": "string", "format": format}})
-    assert schema.check({"a": fits}) == {"a": fits}
-    with pytest.raises(SchemaMismatch, match=f"a: Input should be of the format .{format}"):
-        schema.check({"a": fits_not})
+def test_formats_are_checked() -> None:
+    schema = parameters_schema("tool 't'", {"a": {"type": "string", "format": "date-time"}})
+    assert schema.check({"a": "2026-01-01T00:00:00Z"})
+    with pytest.raises(SchemaMismatch, match="a: Input should be of the format"):
+        schema.check({"a": "yesterday"})
 
 
 @pytest.mark.spec("G12")
 @pytest.mark.parametrize("parameters", [SHORTHAND, WHOLE])
-def test_unknown_parameters_are_refused(parameters: dict[str, Any]) -> None:
+def test_unknown_parameters_are_refused_unless_they_are_said_to_be_welcome(parameters: dict[str, Any]) -> None:
+    arguments = {"location": "Paris", "locatio": 1}
     with pytest.raises(SchemaMismatch, match=r"locatio: no such parameter .did you mean 'location'"):
-        parameters_schema("tool 't'", parameters).check({"location": "Paris", "locatio": 1})
-
-
-@pytest.mark.spec("G12")
-def test_who_says_that_others_are_welcome_is_believed() -> None:
-    schema = parameters_schema("tool 't'", {**WHOLE, "additionalProperties": True})
-    assert schema.check({"location": "Paris", "more": 1})["more"] == 1
+        parameters_schema("tool 't'", parameters).check(arguments)
+    welcoming = parameters_schema("tool 't'", {**WHOLE, "additionalProperties": True})
+    assert welcoming.check(arguments)["locatio"] == 1
 
 
 @pytest.mark.spec("G11")
 def test_required_members_of_an_object_are_gathered_too() -> None:
-    place = {"type": "object", "properties": {"city": {"type": "string", "required": True}, "zip": {"type": "string"}}}
-    schema = parameters_schema("tool 't'", {"place": place})
+    properties = {"city": {"type": "string", "required": True}, "zip": {"type": "string"}}
+    schema = parameters_schema("tool 't'", {"place": {"type": "object", "properties": properties}})
     inner = schema.json_schema["properties"]["place"]
     assert (inner["required"], inner["additionalProperties"]) == (["city"], False)
     assert "required" not in schema.json_schema
@@ -90,10 +74,7 @@ def test_no_parameters_are_none() -> None:
 @pytest.mark.parametrize(
     ("parameters", "problem"),
     [
-        (
-            {"a": {"type": "string", "requird": True}},
-            "parameters.a: unknown keyword 'requird'; did you mean 'required'",
-        ),
+        ({"a": {"type": "string", "requird": True}}, "parameters.a: unknown keyword 'requird'; did you mean 'requi"),
         ({"properties": {"a": {"type": "string"}}}, "parameters.properties: unknown keyword 'a'"),
         ({"a": "string"}, "parameters.a: a parameter is a mapping"),
         ({"type": "array"}, "the type is 'object'; got 'array'"),

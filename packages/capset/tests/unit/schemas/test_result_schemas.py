@@ -33,7 +33,7 @@ from pydantic.json_schema import SkipJsonSchema
 from typing_extensions import TypedDict
 
 from capset.errors import DefinitionError
-from capset.schemas.schema import Schema, schema_of
+from capset.schemas.schema import schema_of
 from capset.schemas.validation_errors import SchemaMismatch
 from tests.examples import examples
 from tests.helpers.schemas.results import typed_values
@@ -129,6 +129,7 @@ Told = Annotated[
 ]
 NAMED = Named.model_validate({"Own": 1, "out": 2, "Back": 3})
 NAMED_JSON = {"Own": 1, "Out": 2, "back": 3, "any": 4}
+PAGES, LAST_PAGE_JSON = Page[Named](items=[NAMED], after=Page[Named](items=[])), {"list": list[Any](), "next": None}
 LEAVES: dict[str, tuple[Any, Any, Any]] = {
     "aliases": (Named, NAMED, NAMED_JSON),
     "an alias generator": (Camel, Camel(first_name="A"), {"firstName": "A", "fullName": "A L."}),
@@ -137,11 +138,7 @@ LEAVES: dict[str, tuple[Any, Any, Any]] = {
     "a model's serializer": (list[Point], [Point(x=1, y=2)], [[1, 2]]),
     "bytes and durations": (Timed, Timed(took=timedelta(minutes=1), blob=b"\xff"), {"took": 60.0, "blob": "_w=="}),
     "a model that would show what goes in": (Parsed, Parsed.model_validate({"it": "5"}), {"it": 5}),
-    "a generic model that holds itself": (
-        Page[Named],
-        Page[Named](items=[NAMED], after=Page[Named](items=[])),
-        {"list": [NAMED_JSON], "next": {"list": [], "next": None}},
-    ),
+    "a generic model that holds itself": (Page[Named], PAGES, {"list": [NAMED_JSON], "next": LAST_PAGE_JSON}),
     "a root model": (RootModel[dict[str, Named]], RootModel[dict[str, Named]]({"a": NAMED}), {"a": NAMED_JSON}),
     "a typed dict": (Dict, {"plain": 1, "text": 2}, {"Plain": 1, "text": "2"}),
     "a dataclass with what is for its start alone": (Data, Data(7), {"made": 3, "Named": 1}),
@@ -155,36 +152,39 @@ LEAVES: dict[str, tuple[Any, Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "value", "expected"), LEAVES.values(), ids=LEAVES)
-def test_what_leaves_fits_what_is_published(kind: Any, value: Any, expected: Any) -> None:
+def published(kind: Any, value: Any) -> Any:
+    """Return a value as it leaves, held to its schema by another validator than the one that capset has."""
     schema = schema_of("it", kind, "serialization")
     checked = schema.check(value)
     assert type(checked) is type(value), "in process, a result is of the handler's own type"
-    assert schema.jsonable(checked) == expected
-    assert_fits(schema, expected)
+    data = schema.jsonable(checked)
+    Draft202012Validator.check_schema(schema.json_schema)
+    assert Draft202012Validator(schema.json_schema).is_valid(data), (schema.json_schema, data)
+    return data
+
+
+@pytest.mark.parametrize(("kind", "value", "expected"), LEAVES.values(), ids=LEAVES)
+def test_what_leaves_fits_what_is_published(kind: Any, value: Any, expected: Any) -> None:
+    assert published(kind, value) == expected
 
 
 @examples(30, 150)
 @given(typed_values())
 def test_whatever_a_type_is_made_of_it_leaves_as_it_is_published(sample: tuple[Any, Any]) -> None:
-    kind, value = sample
-    schema = schema_of("it", kind, "serialization")
-    checked = schema.check(value)
-    assert type(checked) is type(value)
-    assert_fits(schema, schema.jsonable(checked))
+    published(*sample)
 
 
-class Unsaid(BaseModel):
-    a: int
+class Plain(BaseModel):
+    a: int = 1
 
+
+class Unsaid(Plain):
     @field_serializer("a")
     def written(self, a: int):  # the annotation is what is missing
         return str(a)
 
 
-class Shapeless(BaseModel):
-    a: int
-
+class Shapeless(Plain):
     @model_serializer(mode="wrap")
     def written(self, handler: Any):  # the annotation is what is missing
         return handler(self)
@@ -192,9 +192,8 @@ class Shapeless(BaseModel):
 
 with pytest.warns(DeprecationWarning, match="json_encoders"):
 
-    class Encoded(BaseModel):
+    class Encoded(Plain):
         model_config = ConfigDict(json_encoders={int: str})
-        a: int = 1
 
 
 class ByName(BaseModel):
@@ -218,27 +217,26 @@ class Patterned(BaseModel):
     a: str = Field(pattern=r"\Aa\Z")
 
 
-class Extra(BaseModel):
+class Extra(Plain):
     model_config = ConfigDict(json_schema_extra={"type": "thing"})
-    a: int = 1
 
 
-REFUSED: dict[str, tuple[Any, str]] = {
-    "a field's serializer that does not say": (Unsaid, r"its serializer Unsaid\.written does not say what it returns"),
-    "a model's serializer that does not say": (list[Shapeless], r"Shapeless\.written does not say what it returns"),
-    "a lambda": (Annotated[int, PlainSerializer(lambda it: it)], "<lambda> does not say what it returns; annotate it"),
-    "an encoder": (Encoded, "its serializer str does not say what it returns"),
-    "aliases that are not to be used": (ByName, "ByName has serialize_by_alias=False, but results leave by their"),
-    "two fields of one name": (Twice, "Twice: its fields 'a' and 'b' both leave as 'b'; give one of them another"),
-    "two fields of one name, in a dataclass": (Computed, "Computed: its fields 'a' and 'b' both leave as 'b'"),
-    "a pattern that only Python has": (Patterned, r"published as what is no JSON Schema: .*\\\\Aa\\\\Z"),
-    "a type that JSON Schema does not have": (Extra, "published as what is no JSON Schema"),
-    "a schema by hand that is none": (Annotated[int, WithJsonSchema({"type": 5})], "what is no JSON Schema"),
-    "nothing to publish": (SkipJsonSchema[int], r"its type has no schema \(SkipJsonSchema\)"),
-}
-
-
-@pytest.mark.parametrize(("kind", "problem"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (Unsaid, r"its serializer Unsaid\.written does not say what it returns"),
+        (list[Shapeless], r"Shapeless\.written does not say what it returns"),
+        (Annotated[int, PlainSerializer(lambda it: it)], "<lambda> does not say what it returns; annotate it"),
+        (Encoded, "its serializer str does not say what it returns"),
+        (ByName, "ByName has serialize_by_alias=False, but results leave by their"),
+        (Twice, "Twice: its fields 'a' and 'b' both leave as 'b'; give one of them another"),
+        (Computed, "Computed: its fields 'a' and 'b' both leave as 'b'"),
+        (Patterned, r"published as what is no JSON Schema: .*\\\\Aa\\\\Z"),
+        (Extra, "published as what is no JSON Schema"),
+        (Annotated[int, WithJsonSchema({"type": 5})], "what is no JSON Schema"),
+        (SkipJsonSchema[int], r"its type has no schema \(SkipJsonSchema\)"),
+    ],
+)
 def test_a_type_whose_results_cannot_be_described_is_refused(kind: Any, problem: str) -> None:
     with pytest.raises(DefinitionError, match=problem) as caught:
         schema_of("tool 'odd', its return type", kind, "serialization")
@@ -250,9 +248,7 @@ class Bounded(BaseModel):
     b: list[int] = Field(default_factory=list[int], max_length=1)
 
 
-class Lying(BaseModel):
-    a: int
-
+class Lying(Plain):
     @field_serializer("a")
     def written(self, a: int) -> Annotated[int, Field(le=9)]:
         return a * 10
@@ -265,9 +261,8 @@ class Nan(BaseModel):
         return float("nan")
 
 
-class Closed(BaseModel):
+class Closed(Plain):
     model_config = ConfigDict(extra="forbid")
-    a: int = 1
 
 
 class Wider(Closed):
@@ -292,16 +287,8 @@ CAUGHT: dict[str, tuple[Any, Any, str]] = {
     "a serializer that gives more than it says": (Lying, Lying(a=1), "a: Input should be at most 9"),
     "what JSON has no number for": (Nan, Nan(), "it: Input should be a number"),
     "a wider model": (SerializeAsAny[Closed], Wider(), "b: no such parameter"),
-    "a field of a client's by another's alias": (
-        Open,
-        Open.model_validate({"a": 1, "A": "x"}),
-        "A: Input should be an integer",
-    ),
-    "a schema that says something else": (
-        Annotated[str, WithJsonSchema({"type": "integer"})],
-        "four",
-        "Input should be an integer",
-    ),
+    "a field of a client's by another's alias": (Open, Open.model_validate({"a": 1, "A": "x"}), "A: Input should be"),
+    "a schema that says something else": (Annotated[str, WithJsonSchema({"type": "integer"})], "four", "an integer"),
     "two members that are written alike": (set[bytes | str], {b"a", "a"}, "no item twice"),
 }
 
@@ -341,30 +328,18 @@ def animal(kind: str) -> dict[str, Any]:
     return {"type": "object", "properties": {"animal": {"const": kind, "type": "string"}}, "required": ["animal"]}
 
 
+Tagged = Annotated[Annotated[Literal["a"], Tag("a")] | Annotated[int, Tag("i")], Discriminator(kind_of)]
+ANIMALS, DEFS = [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}], {"Cat": animal("cat"), "Dog": animal("dog")}
+
+
 @pytest.mark.spec("F3")
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [
-        (
-            Annotated[Annotated[Literal["a"], Tag("a")] | Annotated[int, Tag("i")], Discriminator(kind_of)],
-            {"anyOf": [{"const": "a", "type": "string"}, {"type": "integer"}]},
-        ),
+        (Tagged, {"anyOf": [{"const": "a", "type": "string"}, {"type": "integer"}]}),
         (dict[Level, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
-        (
-            Annotated[Cat | Dog, Field(discriminator="kind")],
-            {
-                "oneOf": [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}],
-                "$defs": {"Cat": animal("cat"), "Dog": animal("dog")},
-            },
-        ),
+        (Annotated[Cat | Dog, Field(discriminator="kind")], {"oneOf": ANIMALS, "$defs": DEFS}),
     ],
 )
 def test_the_schemas_that_were_wrong_say_what_leaves(kind: Any, expected: Any) -> None:
     assert schema_of("it", kind, "serialization").json_schema == expected
-
-
-def assert_fits(schema: Schema, data: Any) -> None:
-    """Check JSON data by another validator than the one that capset has."""
-    Draft202012Validator.check_schema(schema.json_schema)
-    errors = [error.message for error in Draft202012Validator(schema.json_schema).iter_errors(data)]
-    assert not errors, (schema.json_schema, data)

@@ -93,7 +93,6 @@ def of(annotation: Any) -> Schema:
 
 
 def accepts(schema: Schema, text: str) -> bool:
-    """Say whether a parameter named ``a`` takes this JSON."""
     try:
         schema.check_json(f'{{"a": {text}}}'.encode())
     except ValidationError:
@@ -160,6 +159,10 @@ def test_python_is_taken_strictly(annotation: Any, taken: list[Any], refused: li
             schema.check({"a": value})
 
 
+def with_default(annotation: Any, default: Any) -> Schema:
+    return schema_of_fields("do", {"a": Annotated[annotation, Field(default=default)], "b": int})
+
+
 @pytest.mark.spec("G12")
 @pytest.mark.parametrize(
     ("annotation", "text", "path"),
@@ -192,22 +195,19 @@ def test_a_field_that_is_not_declared_is_refused_at_every_depth(annotation: Any,
 @settings(deadline=None)
 @given(st.sets(st.integers() | st.text(st.characters(exclude_categories=["Cs"]))))
 def test_a_default_that_is_a_set_is_written_in_one_order(default: set[Any]) -> None:
-    schemas = [
-        schema_of_fields("do", {"a": Annotated[frozenset[int | str], Field(default=frozenset(members))]}).json_schema
-        for members in (sorted(default, key=repr), sorted(default, key=repr, reverse=True))
-    ]
-    assert json.dumps(schemas[0]) == json.dumps(schemas[1])
-    assert set(schemas[0]["properties"]["a"]["default"]) == default
+    first, other = (
+        with_default(frozenset[int | str], frozenset(sorted(default, key=repr, reverse=is_reversed))).json_schema
+        for is_reversed in (False, True)
+    )
+    assert json.dumps(first) == json.dumps(other)
+    assert set(first["properties"]["a"]["default"]) == default
 
 
 @pytest.mark.spec("G12")
 def test_every_object_of_the_schema_says_that_it_is_closed() -> None:
     schema = of(Deep).json_schema
-    assert schema["additionalProperties"] is False
-    assert {name: definition["additionalProperties"] for name, definition in schema["$defs"].items()} == {
-        "Closed": False,
-        "Deep": False,
-    }
+    assert schema["$defs"].keys() == {"Closed", "Deep"}
+    assert not any(inner["additionalProperties"] for inner in (schema, *schema["$defs"].values()))
     assert "additionalProperties" not in schema_of("it", Closed, "serialization").json_schema
 
 
@@ -217,14 +217,9 @@ def test_what_is_open_by_its_own_word_stays_open(annotation: Any) -> None:
     schema = of(annotation)
     assert schema.json_schema["additionalProperties"] is False
     value = {"x": 1, "extra": 5} if annotation is not OpenOverForbidding else {"inner": {"x": 1}, "extra": 5}
-    got = schema.check({"a": value})["a"]
-    assert (got if isinstance(got, dict) else got.model_dump())["extra"] == 5
-
-
-def test_an_open_model_still_checks_what_it_says_of_the_rest() -> None:
-    schema = of(OpenToNumbers)
-    assert accepts(schema, '{"x": 1, "y": 2}')
-    assert not accepts(schema, '{"x": 1, "y": "2"}')
+    checked = schema.check({"a": value})["a"]
+    assert (checked if isinstance(checked, dict) else checked.model_dump())["extra"] == 5
+    assert accepts(schema, '{"x": 1, "y": "2"}') is (annotation in (Open, object))
 
 
 @pytest.mark.spec("G12")
@@ -236,16 +231,10 @@ def test_beside_an_open_model_every_other_must_state_its_own(annotation: Any) ->
 
 def test_fields_and_defaults_that_look_like_a_schema_are_left_alone() -> None:
     looks = {"properties": {"a": {"title": "A"}}, "required": ["b", "a"], "additionalProperties": True}
-    schema = schema_of_fields(
-        "do",
-        {
-            "properties": Annotated[Mapping[str, Any], Field(default=looks, examples=[looks])],
-            "required": int,
-            "additionalProperties": Closed,
-            "title": str,
-        },
-    ).json_schema
-    assert set(schema["properties"]) == {"properties", "required", "additionalProperties", "title"}
+    like_a_schema = Annotated[Mapping[str, Any], Field(default=looks, examples=[looks])]
+    fields: Any = {"properties": like_a_schema, "required": int, "additionalProperties": Closed, "title": str}
+    schema = schema_of_fields("do", fields).json_schema
+    assert schema["properties"].keys() == fields.keys()
     assert schema["properties"]["properties"]["default"] == looks
     assert schema["properties"]["properties"]["examples"] == [looks]
     assert schema["required"] == ["additionalProperties", "required", "title"]
@@ -271,78 +260,36 @@ def test_tags_that_look_like_keywords_are_tags() -> None:
     assert schema.check_json(b'{"a": {"kind": "properties"}}') == {"a": Properties(kind="properties")}
 
 
-MUTABLE: list[tuple[Any, Any]] = [
-    (list[int], [1]),
-    (dict[str, list[int]], {"k": [1]}),
-    (object, {"k": [1]}),
-    (tuple[list[int], ...], ([1],)),
-    (Closed, Closed(x=1, tags=["t"])),
-]
-
-
 @pytest.mark.spec("G11")
-@pytest.mark.parametrize(("annotation", "default"), MUTABLE)
-def test_a_default_is_filled_in_anew_for_each_call(annotation: Any, default: Any) -> None:
-    schema = schema_of_fields("do", {"a": Annotated[annotation, Field(default=default)], "b": int})
-    before = repr(default)
-    for _ in range(2):
-        value = schema.check_json(b'{"b": 1}')["a"]
+@pytest.mark.parametrize(
+    ("annotation", "default", "change"),
+    [
+        (list[int], [1], lambda value: value.append(2)),
+        (dict[str, list[int]], {"k": [1]}, lambda value: value["k"].append(2)),
+        (object, {"k": [1]}, lambda value: value["k"].append(2)),
+        (tuple[list[int], ...], ([1],), lambda value: value[0].append(2)),
+        (Closed, Closed(x=1, tags=["t"]), lambda value: value.tags.append("more")),
+    ],
+)
+def test_a_default_is_filled_in_anew_for_each_call(annotation: Any, default: Any, change: Any) -> None:
+    schema = with_default(annotation, default)
+    before, arguments = repr(default), {"b": 1}
+    for check in (lambda: schema.check_json(b'{"b": 1}'), lambda: schema.check(arguments)) * 2:
+        value = check()["a"]
         assert repr(value) == before
-        match value:
-            case list():
-                value.append(2)
-            case dict():
-                value["k"].append(2)
-            case tuple():
-                value[0].append(2)
-            case Closed():
-                value.tags.append("more")
-                value.x = 9
-            case _:
-                raise AssertionError(value)
-    assert repr(default) == before
-
-
-@pytest.mark.spec("G11")
-def test_defaults_are_filled_into_a_copy() -> None:
-    arguments = {"b": 1}
-    assert schema_of_fields("do", {"a": Annotated[int, Field(default=2)], "b": int}).check(arguments) == {
-        "a": 2,
-        "b": 1,
-    }
-    assert arguments == {"b": 1}
+        change(value)
+    assert (repr(default), arguments) == (before, {"b": 1})
 
 
 def test_what_comes_out_as_json() -> None:
     schema = schema_of("it", dict[str, float | datetime], "serialization")
-    moment = datetime(2024, 1, 1, tzinfo=UTC)
-    value = schema.check({"a": 1.5, "when": moment})
+    value = schema.check({"a": 1.5, "when": datetime(2024, 1, 1, tzinfo=UTC)})
     assert schema.jsonable(value) == {"a": 1.5, "when": "2024-01-01T00:00:00Z"}
     for number in (math.nan, math.inf, -math.inf):
         with pytest.raises(ValueError, match="no NaN and no infinities"):
             schema.jsonable({"a": 1.5, "number": number})
     with pytest.raises(ValueError, match=r"(?s)expected|serializ"):
         schema_of("it", int, "serialization").jsonable("not an integer")
-
-
-class Unwilling(dict[str, int]):
-    def items(self) -> Any:
-        raise RuntimeError("no")
-
-
-def _endless() -> list[Any]:
-    cycle: list[Any] = []
-    cycle.append(cycle)
-    return cycle
-
-
-@pytest.mark.parametrize(
-    "value",
-    [_endless(), object(), Unwilling(a=1), {"a": "\ud800"}, b"\xff", math.nan, {1: {(2, 3): {4}}}, 10**5000, 1j, ...],
-    ids=lambda value: type(value).__name__,
-)
-def test_a_record_can_be_made_of_anything(value: Any) -> None:
-    assert json.dumps(plain(value), allow_nan=False).encode()
 
 
 @pytest.mark.parametrize(
@@ -352,21 +299,14 @@ def test_a_record_can_be_made_of_any_bytes(text: bytes) -> None:
     assert json.dumps(plain_json(text), allow_nan=False).encode()
 
 
-@pytest.mark.parametrize(
-    ("annotation", "only_scalars"),
-    [
-        (int, True),
-        (str | None, True),
-        (bool | float, True),
-        (list[int], False),
-        (dict[str, int] | None, False),
-        (Closed, False),
-        (object, False),
-        (tuple[list[int], ...], False),
-    ],
-)
-def test_what_a_handler_could_change_is_not_taken_for_a_scalar(annotation: Any, only_scalars: bool) -> None:
-    assert schema_of_fields("do", {"a": annotation, "b": int}).only_scalars is only_scalars
+@pytest.mark.parametrize("annotation", [int, str | None, bool | float])
+def test_scalars_are_known(annotation: Any) -> None:
+    assert schema_of_fields("do", {"a": annotation, "b": int}).only_scalars
+
+
+@pytest.mark.parametrize("annotation", [list[int], dict[str, int] | None, Closed, object, tuple[list[int], ...]])
+def test_what_a_handler_could_change_is_not_taken_for_a_scalar(annotation: Any) -> None:
+    assert not schema_of_fields("do", {"a": annotation, "b": int}).only_scalars
 
 
 @pytest.mark.parametrize(
@@ -376,9 +316,11 @@ def test_whose_values_are_their_own_json_is_known(annotation: Any, exact: bool) 
     assert schema_of("it", annotation, "serialization").is_exact is exact
 
 
+SCALARS = st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"]))
+
+
 @settings(deadline=None)
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),
-                    lambda inner: st.lists(inner) | st.dictionaries(st.text("abc"), inner)))  # fmt: skip
+@given(st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text("abc"), inner)))
 def test_plain_data_stays_as_it_is(document: Any) -> None:
     assert plain(document) == document
     assert plain_json(json.dumps(document).encode()) == document

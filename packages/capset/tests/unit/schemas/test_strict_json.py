@@ -7,14 +7,7 @@ from typing import Any
 import pytest
 
 from capset.schemas.json_schema import compile_json_schema
-from capset.schemas.schema import Schema
 from capset.schemas.validation_errors import SchemaMismatch
-
-
-def told(schema: Schema, value: Any) -> list[str]:
-    with pytest.raises(SchemaMismatch) as raised:
-        schema.check(value)
-    return list(map(str, raised.value.fields))
 
 
 @pytest.mark.spec("G11", "K9")
@@ -23,7 +16,6 @@ def told(schema: Schema, value: Any) -> list[str]:
     [
         (b'{"a": 1, "a": 1}', "(arguments): Invalid JSON: an object has one name twice"),
         (b'{"a": NaN}', "(arguments): Invalid JSON: there is no NaN and no infinity in it"),
-        (b'{"a": -Infinity}', "(arguments): Invalid JSON: there is no NaN and no infinity in it"),
         (b'{"a": 1e999}', "a: Input should be a finite number"),
         (b'{"a": ["\\ud800"]}', "a.0: Input should have no lone surrogates"),
         (b'{"\\ud800": 1}', "(arguments): Input should have no lone surrogates"),
@@ -44,16 +36,17 @@ def test_json_text_is_parsed_strictly(text: bytes, expected: str) -> None:
     assert list(map(str, raised.value.fields)) == [expected]
 
 
+CIRCLE: list[Any] = []
+CIRCLE.append(CIRCLE)
+
+
 @pytest.mark.spec("G11", "K9")
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (float("nan"), "Input should be a finite number"),
-        (float("inf"), "Input should be a finite number"),
-        ((1, 2), "Input should be JSON data"),
-        ({1, 2}, "Input should be JSON data"),
-        (b"secret", "Input should be JSON data"),
-        (object(), "Input should be JSON data"),
+        *((number, "Input should be a finite number") for number in (float("nan"), float("inf"))),
+        *((value, "Input should be JSON data") for value in ((1, 2), {1, 2}, b"secret", object())),
+        (CIRCLE, "Input should be nested at most 100 levels deep"),
         ({1: 2}, "Input should have only texts as names of its fields"),
         ("\udfff", "Input should have no lone surrogates"),
         (10**4000, "Input should be an integer of at most 4,000 digits"),
@@ -62,15 +55,7 @@ def test_json_text_is_parsed_strictly(text: bytes, expected: str) -> None:
 )
 def test_what_is_no_json_data_fits_no_schema_and_has_no_form(value: Any, expected: str) -> None:
     schema = compile_json_schema("it", {})
-    assert told(schema, {"a": [value]})[0].startswith(f"a.0: {expected}")
-    for form in (schema.jsonable, schema.text):
-        with pytest.raises(ValueError, match=expected):
-            form(value)
-
-
-def test_a_value_that_holds_itself_is_refused() -> None:
-    circle: list[Any] = []
-    circle.append(circle)
-    assert told(compile_json_schema("it", {}), circle) == [
-        "(arguments): Input should be nested at most 100 levels deep"
-    ]
+    for form in (schema.check, schema.jsonable, schema.text):
+        with pytest.raises(SchemaMismatch, match=expected) as raised:
+            form({"a": [value]})
+        assert [field.path for field in raised.value.fields] == ["a.0" if value is not CIRCLE else "(arguments)"]

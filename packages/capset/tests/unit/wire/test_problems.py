@@ -10,8 +10,9 @@ from capset.stores.base import KeyRow
 from capset.wire.errors import Problem, problem_of
 from capset.wire.operations import key_shape, new_key_shape
 from capset.wire.sessions import file_shape
+from capset_testing.store_suite.support import NOW
 
-KEY = KeyRow("k", "ci", "d" * 64, None, "bot", "agent", ("a:b",), ("capset:read",), "2026-01-01T00:00:00.000000Z")
+KEY = KeyRow("k", "ci", "d" * 64, None, "bot", "agent", ("a:b",), ("capset:read",), NOW)
 
 
 @pytest.mark.spec("G24", "P14")
@@ -26,15 +27,8 @@ KEY = KeyRow("k", "ci", "d" * 64, None, "bot", "agent", ("a:b",), ("capset:read"
 )
 def test_an_error_is_told_by_its_code_status_and_words(error: CapsetError, title: str) -> None:
     body = problem_of(error, "c-1").plain()
-    assert body == {
-        "type": f"urn:capset:error:{error.code}",
-        "title": title,
-        "status": error.status,
-        "detail": error.message,
-        "code": error.code,
-        "retryable": error.retryable,
-        "correlation": "c-1",
-    }
+    about = {"status": error.status, "detail": error.message, "code": error.code, "retryable": error.retryable}
+    assert body == {"type": f"urn:capset:error:{error.code}", "title": title, "correlation": "c-1", **about}
     assert Problem.model_validate(body).plain() == body
 
 
@@ -56,6 +50,5 @@ def test_a_key_is_told_without_what_opens_with_it() -> None:
 
 
 def test_a_file_has_its_name() -> None:
-    stat = FileStat("/a/b.txt", False, 3, 1, "2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:00.000000Z")
-    shape = file_shape(stat)
+    shape = file_shape(FileStat("/a/b.txt", False, 3, 1, NOW, NOW))
     assert (shape.path, shape.name, shape.size_bytes, shape.is_readonly) == ("/a/b.txt", "b.txt", 3, False)

@@ -8,48 +8,18 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from capset import (
-    Agent,
-    Capability,
-    Kernel,
-    Message,
-    Preset,
-    Principal,
-    Resource,
-    Tool,
-    Toolkit,
-    ToolkitContext,
-    compose,
-    dynamic_toolkit,
-    evaluate,
-    policy,
-    tool,
-)
-from capset.errors import (
-    CapsetError,
-    DeadlineExceeded,
-    Field,
-    InternalError,
-    InvalidArguments,
-    PermissionDenied,
-    ToolError,
-)
+from capset import Agent, Capability, Kernel, Preset, Principal, Resource, ToolError, compose, evaluate, policy, tool
+from capset.definitions.tools.toolkits import DynamicToolkit, Toolkit
+from capset.errors import CapsetError, DeadlineExceeded, Field, InternalError, InvalidArguments, PermissionDenied
 from capset.ext import Documents
 from capset.fingerprint.chain import Verification
 from capset.fingerprint.hashes import toolkit_hash
 from capset.kernel.results import Result
 from capset.stores.base import AuditQuery
 from capset.wire.agents import AgentShape
-from capset.wire.audit import AuditPageShape, VerificationShape, audit_page_shape, verification_shape
+from capset.wire.audit import audit_page_shape, verification_shape
 from capset.wire.calls import CallShape, call_data
-from capset.wire.capabilities import (
-    CapabilityDetail,
-    CapabilityShape,
-    ToolShape,
-    capability_detail,
-    capability_shape,
-    tool_shape,
-)
+from capset.wire.capabilities import capability_detail, capability_shape, tool_shape
 from capset.wire.errors import ErrorShape, error_shape
 from capset.wire.shapes import Shape
 from capset.wire.snapshots import SnapshotShape, snapshot_shape
@@ -73,6 +43,7 @@ async def burn(path: str) -> dict[str, int | None]:
 
 
 NOTES = Capability("notes", description="Notes.", icon="note", version="1.2", instructions="Keep.", tools=[read, burn])
+ANN = Principal("ann", permissions={"notes:read"})
 IDS = {"record": "r", "session": "s", "runtime_hash": "0" * 64, "prompt_hash": "1" * 64}
 
 
@@ -84,19 +55,19 @@ def returns(shape: Shape) -> dict[str, Any]:
     return json.loads(text)
 
 
-def ended(data: object = None, error: CapsetError | None = None) -> Result[object]:
-    return Result(error is None, data, error, "r", "0" * 64, "1" * 64, isinstance(error, PermissionDenied))
+def called(data: object = None, error: CapsetError | None = None) -> CallShape:
+    result = Result(error is None, data, error, "r", "0" * 64, "1" * 64, isinstance(error, PermissionDenied))
+    return CallShape.model_validate(call_data(result, data, "s"))
 
 
 @pytest.mark.parametrize("data", [5, "x", [], {}, {"a": None}, [None], False, 0, "", None])
 def test_a_call_that_succeeded_has_data_whatever_it_is(data: object) -> None:
-    shape = CallShape.model_validate(call_data(ended(data), data, "s"))
-    assert returns(shape) == {"success": True, "data": data, **IDS}
+    assert returns(called(data)) == {"success": True, "data": data, **IDS}
 
 
 @pytest.mark.parametrize("error", [ToolError("no"), PermissionDenied("Permission denied: no"), InternalError("…")])
 def test_a_call_that_failed_has_an_error_and_no_data(error: CapsetError) -> None:
-    shape = returns(CallShape.model_validate(call_data(ended(error=error), None, "s")))
+    shape = returns(called(error=error))
     assert set(shape) == {"success", "error", "refused", *IDS}
     assert (shape["success"], shape["refused"]) == (False, isinstance(error, PermissionDenied))
     assert shape["error"]["code"] == error.code
@@ -107,28 +78,17 @@ def test_an_error_says_what_a_client_needs_and_nothing_else() -> None:
     fields = [Field("a.0", "required, but missing"), Field("pth", "no such parameter", "path")]
     error = InvalidArguments("Invalid arguments", fields=fields, correlation="c", hint="for people only")
     error.__cause__ = RuntimeError("SELECT secret FROM /etc/passwd")
-    assert returns(error_shape(error)) == {
-        "code": "invalid_arguments",
-        "status": 422,
-        "message": "Invalid arguments",
-        "retryable": False,
-        "fields": [
-            {"path": "a.0", "expected": "required, but missing"},
-            {"path": "pth", "expected": "no such parameter", "did_you_mean": "path"},
-        ],
-        "correlation": "c",
-    }
-    assert returns(error_shape(DeadlineExceeded("late"))) == {
-        "code": "deadline_exceeded",
-        "status": 504,
-        "message": "late",
-        "retryable": True,
-    }
+    expected = {"code": "invalid_arguments", "status": 422, "message": "Invalid arguments", "retryable": False}
+    missing = {"path": "a.0", "expected": "required, but missing"}
+    unknown = {"path": "pth", "expected": "no such parameter", "did_you_mean": "path"}
+    assert returns(error_shape(error)) == {**expected, "fields": [missing, unknown], "correlation": "c"}
+    late = {"code": "deadline_exceeded", "status": 504, "message": "late", "retryable": True}
+    assert returns(error_shape(DeadlineExceeded("late"))) == late
     assert returns(error_shape(ToolError("busy", code="busy", status=423)))["status"] == 423
 
 
 def test_a_shape_has_exactly_its_own_fields_and_does_not_change() -> None:
-    shape = CallShape.model_validate(call_data(ended(1), 1, "s"))
+    shape = called(1)
     with pytest.raises(ValidationError, match="frozen"):
         setattr(shape, "success", False)  # noqa: B010 - the type checker would refuse an assignment
     with pytest.raises(ValidationError, match="extra_forbidden"):
@@ -139,19 +99,11 @@ def test_a_shape_has_exactly_its_own_fields_and_does_not_change() -> None:
 
 def test_a_capability_is_shown_with_what_it_brings() -> None:
     summary = returns(capability_shape(NOTES))
-    assert summary == {
-        "id": "notes",
-        "name": "Notes",
-        "description": "Notes.",
-        "status": "available",
-        "icon": "note",
-    }
+    about = {"id": "notes", "name": "Notes", "description": "Notes.", "status": "available", "icon": "note"}
+    assert summary == about
     detail = returns(capability_detail(NOTES))
-    assert detail.items() >= {**summary, "version": "1.2"}.items()
-    assert detail["instructions"] == ["Keep."]
+    assert detail.items() >= {**summary, "version": "1.2", "instructions": ["Keep."], "toolkits": []}.items()
     assert [tool_data["name"] for tool_data in detail["tools"]] == ["read", "burn"]
-    CapabilityShape.model_validate(summary)
-    CapabilityDetail.model_validate(detail)
 
 
 def test_a_capability_is_shown_with_its_data_and_what_it_asks_for() -> None:
@@ -168,99 +120,79 @@ def test_a_capability_is_shown_with_its_data_and_what_it_asks_for() -> None:
     assert (detail["secrets"], detail["expose"]) == (["KEY"], ["count"])
 
 
-def test_a_tool_is_shown_with_its_schemas_as_they_are_hashed() -> None:
+@pytest.mark.spec("P6")
+def test_a_tool_is_shown_with_its_schemas_as_they_are_hashed_and_its_gates() -> None:
     shape = returns(tool_shape(read))
-    assert shape["schema"] == read.arguments.json_schema
+    assert (shape["schema"], shape["output"]) == (read.arguments.json_schema, read.output.json_schema)
     assert shape["schema"]["properties"]["limit"]["default"] is None, "null in a schema is a value"
-    assert shape["output"] == read.output.json_schema
-    assert (shape["effect"], shape["permissions"], shape["policies"]) == ("read", ["notes:read"], [])
+    gates = {"effect": "read", "permissions": ["notes:read"], "policies": []}
+    assert shape.items() >= {**gates, "instructions": [], "examples": [], "idempotent": False}.items()
+    assert "version" not in shape
     assert returns(tool_shape(burn))["policies"] == ["never"]
-    assert ToolShape.model_validate(shape).plain() == shape
 
 
 @pytest.mark.spec("P6")
 def test_a_tool_is_shown_with_what_a_model_is_told_of_it_and_how_it_may_be_called() -> None:
-    @tool(
-        effect="write",
-        instructions=["Weigh it first."],
-        examples=[{"weight": None}, {"weight": 3}],
-        version="7",
-        idempotent=True,
-    )
+    examples = [{"weight": None}, {"weight": 3}]
+
+    @tool(effect="write", instructions=["Weigh it first."], examples=examples, version="7", idempotent=True)
     async def lift(weight: int | None) -> str:
         """Lift."""
         return "up"
 
     shape = returns(tool_shape(lift))
     assert (shape["instructions"], shape["version"], shape["idempotent"]) == (["Weigh it first."], "7", True)
-    assert shape["examples"] == [{"weight": None}, {"weight": 3}], "null in an example is a value"
-    plain = returns(tool_shape(read))
-    assert (plain["instructions"], plain["examples"], plain["idempotent"]) == ([], [], False)
-    assert "version" not in plain
+    assert shape["examples"] == examples, "null in an example is a value"
 
 
 @pytest.mark.spec("P6")
 def test_a_capability_is_shown_with_its_toolkits_and_those_of_its_presets() -> None:
-    @dynamic_toolkit(name="feeds", policies=[never])
-    def feeds(context: ToolkitContext) -> list[Tool[..., Any]]:
-        return []
-
-    inner = Toolkit("inner", [burn])
+    inner, feeds = Toolkit("inner", [burn]), DynamicToolkit("feeds", lambda context: [], policies=[never])
     outer = Toolkit("outer", [read, inner, feeds], instructions=["Look here."])
     more = Preset(tools=[Toolkit("more", [])])
     detail = returns(capability_detail(Capability("c", tools=[outer], presets={"more": more})))
-    assert [(toolkit["name"], toolkit["members"], toolkit["is_dynamic"]) for toolkit in detail["toolkits"]] == [
-        ("outer", ["read", "inner", "feeds"], False),
-        ("inner", ["burn"], False),
-        ("feeds", [], True),
-        ("more", [], False),
+    fields = ("name", "members", "is_dynamic", "instructions", "policies")
+    assert [tuple(toolkit[field] for field in fields) for toolkit in detail["toolkits"]] == [
+        ("outer", ["read", "inner", "feeds"], False, ["Look here."], []),
+        ("inner", ["burn"], False, [], []),
+        ("feeds", [], True, [], ["never"]),
+        ("more", [], False, [], []),
     ]
-    assert [toolkit["instructions"] for toolkit in detail["toolkits"]] == [["Look here."], [], [], []]
-    assert [toolkit["policies"] for toolkit in detail["toolkits"]] == [[], [], ["never"], []]
     assert detail["toolkits"][0]["hash"] == toolkit_hash(outer)
     assert [tool_data["name"] for tool_data in detail["tools"]] == ["read", "burn"]
-    assert returns(capability_detail(NOTES))["toolkits"] == []
 
 
 async def test_a_snapshot_says_why_a_tool_is_not_in_play() -> None:
     composition = compose(Agent("scribe", system_prompt="Keep.", uses=[NOTES]))
     shape = returns(snapshot_shape(await evaluate(composition, principal=Principal("ann"))))
     assert set(shape) == SnapshotShape.model_fields.keys() - {"namespace", "agent_id", "invocation_hash"}
-    availability = {tool_data["name"]: (tool_data["in_play"], tool_data["reason"]) for tool_data in shape["tools"]}
-    assert availability == {
+    assert {tool_data["name"]: (tool_data["in_play"], tool_data["reason"]) for tool_data in shape["tools"]} == {
         "burn": (False, "policy 'never' says no"),
         "read": (False, "ann lacks the permission notes:read"),
     }
-    allowed = await evaluate(composition, principal=Principal("ann", permissions={"notes:read"}))
-    tools = {tool_data.name: tool_data.in_play for tool_data in snapshot_shape(allowed).tools}
-    assert tools == {"burn": False, "read": True}
+    allowed = snapshot_shape(await evaluate(composition, principal=ANN))
+    assert {tool_data.name: tool_data.in_play for tool_data in allowed.tools} == {"burn": False, "read": True}
 
 
 async def test_records_keep_every_column_and_show_json_as_json() -> None:
-    agent = Agent("scribe", uses=[NOTES])
-    principal = Principal("ann", permissions={"notes:read"})
     async with Kernel(store="memory://") as kernel:
-        async with kernel.open(agent, principal=principal) as session:
+        async with kernel.open(Agent("scribe", uses=[NOTES]), principal=ANN) as session:
             await session.try_call(read, limit=3)
-            async with session.invoke(Message("command", "burn", {"path": "/x"})) as messages:
-                assert [message.kind async for message in messages] == ["error"]
-        await kernel.audit.flush()
+            await session.try_call(burn, "/x")
         page = await kernel.audit.query(AuditQuery(limit=1))
         shape = returns(await audit_page_shape(kernel.audit, AuditQuery(limit=1)))
-        all_records = (await audit_page_shape(kernel.audit, AuditQuery())).plain()
+        all_records = returns(await audit_page_shape(kernel.audit, AuditQuery()))
     assert shape["next"] == page.next == 2
     (denied,) = shape["items"]
     assert (denied["arguments"], denied["policies"], denied["decision"]) == ({"path": "/x"}, ["never"], "deny")
     assert denied["org"] is None, "a column without a value is null, and there"
     assert "next" not in all_records
-    AuditPageShape.model_validate(all_records)
 
 
-def test_a_verification() -> None:
+def test_a_verification_says_where_a_chain_is_broken() -> None:
     assert returns(verification_shape(Verification(7))) == {"ok": True, "checked": 7}
     broken = returns(verification_shape(Verification(2, "record 3 was changed", 3)))
     assert broken == {"ok": False, "checked": 2, "problem": "record 3 was changed", "seq": 3}
-    VerificationShape.model_validate(broken)
 
 
 def test_an_agent_takes_plain_ids_and_gives_them_back() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from capset import Agent, Capability, CapabilityRef, Context, Preset, Resource, Snapshot, tool
-from capset.errors import CapsetError, ContextError, DefinitionError
+from capset import Agent, Capability, CapabilityRef, Context, Preset, Resource, tool
+from capset.errors import ContextError, DefinitionError, NotFound
 from tests.helpers.kernel.support import ask, opened
 
 
@@ -30,25 +29,20 @@ async def plain(ctx: Context) -> str:
     return "plain"
 
 
-class Depth:
-    def __init__(self, ctx: Context) -> None:
-        self.word = "deep"
-
-
 @tool(effect="write")
 async def deep(ctx: Context) -> str:
     """Do it as experts do."""
-    return ctx.use(for_experts).word
+    return ctx.use(for_experts)
 
 
 basics = Capability("basics", state={"session": Flags}, tools=[promote])
 for_users = Capability("for_users", tools=[plain])
-for_experts: Capability[Depth] = Capability(
+for_experts: Capability[str] = Capability(
     "for_experts",
     tools=[deep],
-    helpers=Depth,
+    helpers=lambda ctx: "deep",
     instructions="Be deep.",
-    context=[lambda ctx: {"depth": ctx.cap.for_experts.word}],
+    context=[lambda ctx: {"depth": ctx.cap.for_experts}],
 )
 
 
@@ -67,17 +61,16 @@ async def test_the_set_is_decided_anew_for_every_run_and_each_has_its_own_hash(s
         users = await session.current()
         assert set(users.tools) == {"promote", "plain"}
         assert await session.call(plain) == "plain"
-        refused = await session.try_call(deep)
-        assert refused.error is not None
-        assert refused.error.status == 404
+        with pytest.raises(NotFound):
+            await session.call(deep)
         await session.call(promote)
         experts = await session.current()
         assert set(experts.tools) == {"promote", "deep"}
         assert await session.call(deep) == "deep"
-        assert (await session.try_call(plain)).error is not None
+        with pytest.raises(NotFound):
+            await session.call(plain)
         assert len({session.snapshot.runtime_hash, users.runtime_hash, experts.runtime_hash}) == 3
-        records = await desk.records()
-        assert [(record.tool, record.outcome, record.runtime_hash) for record in records] == [
+        assert [(record.tool, record.outcome, record.runtime_hash) for record in await desk.records()] == [
             ("plain", "succeeded", users.runtime_hash),
             ("deep", "not_found", users.runtime_hash),
             ("promote", "succeeded", users.runtime_hash),
@@ -112,15 +105,6 @@ async def test_instructions_context_and_helpers_come_and_go() -> None:
         assert "deep" not in await desk.session.system_text()
 
 
-@pytest.mark.spec("C27")
-async def test_a_function_may_stand_for_the_whole_of_uses_and_bring_others() -> None:
-    inner = Capability("inner", uses=lambda ctx: [for_users])
-    dynamic_agent = Agent("whole", uses=lambda ctx: [inner])
-    async with opened(dynamic_agent) as desk:
-        assert set((await desk.session.current()).tools) == {"plain"}
-        assert await desk.session.call(plain) == "plain"
-
-
 @pytest.mark.spec("C28")
 async def test_resources_and_state_must_be_declared_statically() -> None:
     counter = Resource("kept", int, scope="session", default=0)
@@ -131,13 +115,10 @@ async def test_resources_and_state_must_be_declared_statically() -> None:
         return await ctx.resource(counter).increment()
 
     counting = Capability("counting", resources=[counter], presets={"tools": Preset(tools=[count])})
-    undeclared = Agent("tester", uses=[lambda ctx: [counting]])
-    async with opened(undeclared) as desk:
-        with pytest.raises(DefinitionError, match="declares 'kept', which nothing declares statically") as caught:
+    async with opened(Agent("tester", uses=[lambda ctx: [counting]])) as desk:
+        with pytest.raises(DefinitionError, match="declares 'kept', which nothing declares statically"):
             await desk.session.current()
-        assert "use counting statically too" in str(caught.value.hint)
-        failed = await desk.session.try_call(count)
-        assert failed.error is not None
+        assert not (await desk.session.try_call(count)).success
     off: CapabilityRef = counting.with_presets(tools=False)
     declared = Agent("tester", uses=[off, lambda ctx: [counting.with_presets(tools=True)]])
     async with opened(declared) as desk:
@@ -145,75 +126,46 @@ async def test_resources_and_state_must_be_declared_statically() -> None:
         assert await desk.session.call(count) == 1
 
 
-@pytest.mark.spec("C29")
-async def test_what_is_there_already_is_not_contributed_twice() -> None:
-    inner = Capability("told", instructions="Once.", context=["Only once."], tools=[plain])
-    outer = Capability("outer", uses=[inner], instructions="Around.")
-    twice = Agent("tester", uses=[inner, lambda ctx: [inner, outer], lambda ctx: [outer]])
-    async with opened(twice) as desk:
-        text = await desk.session.system_text()
-        assert [text.count(phrase) for phrase in ("Once.", "Only once.", "Around.")] == [1, 1, 1]
-
-
-def _fails(ctx: Context) -> Iterable[Capability[Any, Any]]:
+def fails(ctx: Context) -> Any:
     raise ZeroDivisionError
 
 
-async def _waits(ctx: Context) -> Iterable[Capability[Any, Any]]:
-    return []
+NO_LIST = "must return a list of capabilities; got"
 
 
 @pytest.mark.spec("C27")
-@pytest.mark.parametrize("function", [_fails, lambda ctx: ["for_users"], lambda ctx: None])
-async def test_a_function_that_fails_fails_the_run_by_its_name_and_leaves_a_record(function: Any) -> None:
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (fails, "failed: ZeroDivisionError"),
+        (lambda ctx: ["for_users"], ""),
+        (lambda ctx: None, NO_LIST),
+        (lambda ctx: for_users, NO_LIST),
+        (lambda ctx: "for_users", NO_LIST),
+    ],
+)
+async def test_a_function_that_fails_fails_the_run_by_its_name_and_leaves_a_record(function: Any, why: str) -> None:
     function.__name__ = "choosing"
     async with opened(Agent("tester", uses=[function])) as desk:
-        with pytest.raises(ContextError, match="dynamic uses 'choosing'"):
+        with pytest.raises(ContextError, match=f"dynamic uses 'choosing'.*{why}"):
             await desk.session.current()
-        result = await desk.session.try_call(plain)
-        assert isinstance(result.error, ContextError)
+        assert isinstance((await desk.session.try_call(plain)).error, ContextError)
         assert (await desk.record()).outcome == "failed"
 
 
 @pytest.mark.spec("C27")
-def test_a_function_that_waits_is_refused_at_definition() -> None:
-    with pytest.raises(DefinitionError, match="'_waits' must be a plain function"):
-        Agent("tester", uses=[_waits])  # pyright: ignore[reportArgumentType]
-
-
-@pytest.mark.spec("C27")
 async def test_equal_sets_share_one_snapshot() -> None:
-    chosen = Agent("tester", uses=[lambda ctx: [for_users.with_names(prefix="x_")]])
-    async with opened(chosen) as desk:
-        first: Snapshot = await desk.session.current()
-        assert await desk.session.current() is first
-
-
-@pytest.mark.spec("C29")
-async def test_dynamic_uses_only_add() -> None:
-    switched = Capability("switched", presets={"more": Preset(tools=[plain])})
-    off = Agent("tester", uses=[switched, lambda ctx: [switched.with_presets(more=False)]])
-    async with opened(off) as desk:
-        with pytest.raises(CapsetError, match="dynamic uses only add"):
-            await desk.session.current()
-
-
-@pytest.mark.spec("C27")
-@pytest.mark.parametrize("returned", [None, for_users, "for_users"])
-async def test_what_is_no_list_is_said_to_be_none(returned: Any) -> None:
-    async with opened(Agent("tester", uses=[lambda ctx: returned])) as desk:
-        with pytest.raises(ContextError, match="must return a list of capabilities; got"):
-            await desk.session.current()
+    async with opened(Agent("tester", uses=[lambda ctx: [for_users.with_names(prefix="x_")]])) as desk:
+        assert await desk.session.current() is await desk.session.current()
 
 
 @pytest.mark.spec("C3")
 async def test_a_tool_of_a_preset_that_is_off_is_named_with_what_switches_it_on() -> None:
     switched = Capability("switched", presets={"more": Preset(tools=[plain])}, default=[])
     async with opened(Agent("tester", uses=[switched])) as desk:
-        result = await desk.session.try_call(plain)
-        assert result.error is not None
-        assert result.error.message == "the tool 'plain' belongs to the preset 'more' of 'switched', which is off here"
-        assert result.error.hint == "use switched.with_presets(more=True)"
+        with pytest.raises(NotFound, match="belongs to the preset 'more' of 'switched', which is off here") as raised:
+            await desk.session.call(plain)
+        assert raised.value.hint == "use switched.with_presets(more=True)"
 
 
 @pytest.mark.spec("C15")

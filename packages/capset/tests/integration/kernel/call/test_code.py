@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from threading import Timer
 from typing import Any
 
 import pytest
 
-from capset import Agent, Capability, Context, Kernel, Principal, tool
+from capset import Agent, Capability, Kernel, Principal, tool
 from capset.definitions.tools.definition import AnyTool
 from capset.evaluation.code import code_of, is_read
 from capset.evaluation.snapshot.capture import capture
@@ -24,19 +24,13 @@ from tests.waiting import until
 pytestmark = pytest.mark.spec("F35", "F32")
 WHO = Principal("user-1")
 HERE = '''
-from capset import Context, ToolError, tool
+from capset import tool
 
 
 @tool(effect="write")
 async def write(text: str) -> int:
     """Write."""
     return len(text)
-
-
-@tool(effect="read")
-async def fail(text: str) -> int:
-    """Fail."""
-    raise ToolError(text)
 
 
 @tool(effect="read", permissions=["notes:read"])
@@ -52,19 +46,21 @@ async def kernel() -> AsyncGenerator[Kernel]:
         yield opened
 
 
-def theirs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a third party's module, a file by itself."""
-    (folder / "tinycode.py").write_text(HERE, encoding="utf-8")
-    return fresh_import("tinycode", folder, monkeypatch)
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
+    """Give what imports a third party's module afresh, a file by itself."""
+    (tmp_path / "tinycode.py").write_text(HERE, encoding="utf-8")
+    return lambda: fresh_import("tinycode", tmp_path, monkeypatch)
 
 
-async def test_it_stands_on_both_records_of_a_call(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = theirs(tmp_path, monkeypatch)
-    async with desk(module.write, module.fail, module.closed, store=store) as opened:
+async def test_the_hash_of_the_code_is_on_both_records_of_a_call(
+    store: str, load: Callable[[], Any], tmp_path: Path
+) -> None:
+    module = load()
+    async with desk(module.write, module.closed, store=store) as opened:
         (tmp_path / "tinycode.py").unlink()  # so nothing reads it when it is recorded
         await opened.session.call(module.write, "tea")
         await opened.session.try_call(module.write, text=1)
-        await opened.session.try_call(module.fail, "no")
         await opened.session.try_call(module.closed, "no")
         await opened.session.try_message(opened.session.message("nothing", {}))
         await opened.kernel.audit.flush()
@@ -75,18 +71,15 @@ async def test_it_stands_on_both_records_of_a_call(store: str, tmp_path: Path, m
         ("write", "intent", None, True),
         ("write", "outcome", "succeeded", True),
         ("write", "outcome", "invalid", True),
-        ("fail", "outcome", "failed", True),
         ("closed", "outcome", "denied", True),
         ("nothing", "outcome", "not_found", False),
     ]
-    hashes = {record.code_hash for record in records[:-1]}
-    assert hashes == {code_of(module.write).hash}
+    assert {record.code_hash for record in records[:-1]} == {code_of(module.write).hash}
     assert {record.tool_hash for record in records[:2]} == {tool_hash(module.write)}
 
 
 async def test_code_that_has_no_hash_leaves_the_column_empty(store: str) -> None:
-    namespace: dict[str, Any] = {}
-    exec('async def typed() -> int:\n    "Do."\n    return 1', namespace)  # as a console does
+    exec('async def typed() -> int:\n    "Do."\n    return 1', namespace := dict[str, Any]())  # as a console does
     typed = tool(effect="write")(namespace["typed"])
     async with desk(typed, store=store) as opened:
         assert await opened.session.call(typed) == 1
@@ -109,17 +102,16 @@ async def test_opening_a_session_reads_the_code_and_holds_up_no_other(
         """Do."""
         return 1
 
-    async def opened() -> None:
+    async def open_and_call() -> None:
         async with kernel.open(Agent("slow", tools=[slow]), principal=WHO) as session:
             assert await session.call(slow, "tea") == 3
 
     rescue = Timer(10, (package / "slow.py").write_text, ["x = 1"])  # should the loop itself be held up
     rescue.start()
-    opening = asyncio.create_task(opened())
+    opening = asyncio.create_task(open_and_call())
     await turns()
     async with kernel.open(Agent("quick", tools=[quick]), principal=WHO) as session:
-        for _ in range(3):
-            assert await session.call(quick) == 1
+        assert await session.call(quick) == 1
     assert not opening.done()
     assert not rescue.finished.is_set(), "the loop was held up"
     rescue.cancel()
@@ -129,13 +121,11 @@ async def test_opening_a_session_reads_the_code_and_holds_up_no_other(
     assert {record.code_hash for record in await kernel.audit.read()} == {code_of(slow).hash, code_of(quick).hash}
 
 
-async def test_a_session_on_a_snapshot_that_is_there_reads_it_too(
-    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_session_on_a_snapshot_that_is_there_reads_the_code_too(
+    kernel: Kernel, load: Callable[[], Any]
 ) -> None:
-    old = theirs(tmp_path, monkeypatch)
-    agent = Agent("writer", tools=[old.write])
-    envelope = (await capture(agent, principal=WHO)).envelope
-    new = theirs(tmp_path, monkeypatch)
+    envelope = (await capture(Agent("writer", tools=[load().write]), principal=WHO)).envelope
+    new = load()
     today = Agent("writer", tools=[new.write])
     snapshot = await hydrate(envelope, today, principal=WHO)
     assert not is_read(snapshot)
@@ -146,18 +136,13 @@ async def test_a_session_on_a_snapshot_that_is_there_reads_it_too(
     assert await session.call(new.write, "tea") == 3
 
 
-async def test_what_dynamic_uses_add_is_read_before_its_first_call(
-    kernel: Kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_code_that_dynamic_uses_add_is_read_before_its_first_call(
+    kernel: Kernel, load: Callable[[], Any], tmp_path: Path
 ) -> None:
-    module = theirs(tmp_path, monkeypatch)
+    module = load()
     added = Capability("added", tools=[module.write])
-
-    def more(ctx: Context) -> list[Any]:
-        return [added]
-
-    async with kernel.open(Agent("grower", uses=[more]), principal=WHO) as session:
-        snapshot = await session.current()
-        assert is_read(snapshot)
+    async with kernel.open(Agent("grower", uses=[lambda ctx: [added]]), principal=WHO) as session:
+        assert is_read(await session.current())
         (tmp_path / "tinycode.py").unlink()
         result = await session.try_message(session.message("write", {"text": "tea"}))
         assert result.data == 3

@@ -25,21 +25,17 @@ async def test_clients_may_read_what_is_exposed_and_nothing_else(store: str) -> 
     )
     agent, run = agent_of(do, uses=[kit], state={"session": Counts}, expose=["hits"])
     async with opened(agent, store=store) as desk:
-        assert await desk.session.exposed() == {
-            "session": {"hits": 0, "mood": "calm"},
-            "user": {"seen": []},
-        }
+        assert await desk.session.exposed() == {"session": {"hits": 0, "mood": "calm"}, "user": {"seen": []}}
         await run(desk.session)
         assert await desk.session.exposed() == {"session": {"hits": 1, "mood": "calm"}, "user": {"seen": ["x"]}}
 
 
 @pytest.mark.spec("C36")
 async def test_nothing_is_exposed_unless_it_is_named() -> None:
-    async def do(ctx: Context) -> None:
-        await ctx.state(Counts).increment("hits")
-
     preset = Preset(resources=[Resource("kept", int, scope="session", default=1)])
-    agent, run = agent_of(do, state={"session": Counts}, presets={"more": preset})
+    agent, run = agent_of(
+        lambda ctx: ctx.state(Counts).increment("hits"), state={"session": Counts}, presets={"more": preset}
+    )
     async with opened(agent) as desk:
         await run(desk.session)
         assert await desk.session.exposed() == {}

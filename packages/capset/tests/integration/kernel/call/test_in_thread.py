@@ -34,48 +34,31 @@ async def test_blocking_work_runs_in_a_thread_and_tells_what_it_gave_or_raised()
 
 @pytest.mark.realtime
 @pytest.mark.spec("K15")
-@pytest.mark.parametrize("stoppable", [True, False])
-async def test_a_thread_that_is_told_to_stop_is_waited_for(stoppable: bool) -> None:
+@pytest.mark.parametrize("stop", ["obeyed", "ignored", None])
+async def test_a_thread_that_is_told_to_stop_is_waited_for_and_one_that_goes_on_is_abandoned(
+    stop: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("capset.kernel.call.worker_threads.STOP_SECONDS", 5 if stop == "obeyed" else 0.05)
     stopped, ended = threading.Event(), threading.Event()
+    stops = {"obeyed": stopped.set, "ignored": lambda: None}
 
     def work() -> None:
         stopped.wait(5)
         time.sleep(0.05)
         ended.set()
-
-    @tool(effect="read")
-    async def wait(ctx: Context) -> None:
-        """Wait for long."""
-        await in_thread(ctx, work, stop=stopped.set if stoppable else None)
-
-    async with desk(wait) as opened:
-        with pytest.raises(DeadlineExceeded):
-            await opened.session.options(timeout=0.05).call(wait)
-        assert ended.is_set() is stoppable
-        assert opened.kernel.abandoned == (0 if stoppable else 1)
-        stopped.set()
-        await until(ended.is_set)
-
-
-@pytest.mark.spec("K15")
-async def test_a_thread_that_does_not_stop_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capset.kernel.call.worker_threads.STOP_SECONDS", 0.05)
-    release = threading.Event()
-
-    def work() -> None:
-        release.wait(5)
         raise ValueError("which nobody hears")
 
     @tool(effect="read")
     async def wait(ctx: Context) -> None:
         """Wait for long."""
-        await in_thread(ctx, work, stop=lambda: None)
+        await in_thread(ctx, work, stop=stops.get(stop or ""))
 
     async with desk(wait) as opened:
         with pytest.raises(DeadlineExceeded):
             await opened.session.options(timeout=0.05).call(wait)
-        assert opened.kernel.abandoned == 1
-        release.set()
+        assert ended.is_set() is (stop == "obeyed")
+        assert opened.kernel.abandoned == (0 if stop == "obeyed" else 1)
+        stopped.set()
         await until(lambda: all(thread.name != "capset-handler" for thread in threading.enumerate()))
 
 

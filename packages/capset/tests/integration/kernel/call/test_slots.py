@@ -12,6 +12,7 @@ from capset.errors import DeadlineExceeded, DefinitionError
 from capset.ext import slot
 from tests.helpers.kernel.support import desk
 from tests.virtual_time import anyio_backend
+from tests.waiting import until
 
 __all__ = ["anyio_backend"]
 
@@ -38,13 +39,15 @@ async def test_no_more_than_so_many_are_inside_and_everybody_gets_in() -> None:
 
 
 @pytest.mark.realtime
-async def test_who_waits_does_so_within_its_own_time_and_leaves_no_slot_taken() -> None:
+async def test_who_waits_does_so_within_its_own_time_and_all_who_share_the_places_say_the_same_number() -> None:
     async with desk(dig) as opened:
         long = asyncio.create_task(opened.session.call(dig, seconds=0.3, at_once=1))
-        await asyncio.sleep(0.05)
+        await until(lambda: inside)
         with pytest.raises(DeadlineExceeded):
             await opened.session.options(timeout=0.05).call(dig, at_once=1)
-        await long
+        assert not (await opened.session.try_call(dig, at_once=2)).success
+        assert await opened.session.call(dig, at_once=2, what="filling in") == 2
+        assert await long == 1
         assert await opened.session.call(dig, at_once=1) == 1
 
 
@@ -53,17 +56,4 @@ async def test_it_takes_a_context_of_the_kernels_and_a_number_that_lets_somebody
         async with slot(cast("Context", object()), "digging", at_once=1):
             pass
     async with desk(dig) as opened:
-        result = await opened.session.try_call(dig, at_once=0)
-    assert not result.success
-
-
-@pytest.mark.realtime
-async def test_the_number_is_the_same_for_all_who_share_the_places() -> None:
-    async with desk(dig) as opened:
-        long = asyncio.create_task(opened.session.call(dig, seconds=0.2, at_once=1))
-        await asyncio.sleep(0.05)
-        other = await opened.session.try_call(dig, at_once=2)
-        assert await opened.session.call(dig, at_once=2, what="filling in") == 2
-        assert await long == 1
-        assert await opened.session.call(dig, at_once=1) == 1
-    assert not other.success
+        assert not (await opened.session.try_call(dig, at_once=0)).success

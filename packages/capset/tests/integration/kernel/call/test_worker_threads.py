@@ -7,7 +7,6 @@ import gc
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -28,7 +27,7 @@ from capset import Agent, Capability, Kernel, Principal, tool
 @tool(effect="read", timeout=0.05)
 def hang() -> int:
     'Hang.'
-    time.sleep(60)
+    time.sleep(3_600)
     return 1
 
 async def main():
@@ -43,10 +42,8 @@ asyncio.run(main())
 @pytest.mark.realtime
 @pytest.mark.spec("K15")
 def test_an_abandoned_thread_does_not_keep_the_process() -> None:
-    started = time.monotonic()
     done = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "504\n"
-    assert time.monotonic() - started < 20
 
 
 @pytest.mark.spec("K15", "K21")

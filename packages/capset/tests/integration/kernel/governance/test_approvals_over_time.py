@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,59 +23,76 @@ from capset.errors import (
 )
 from capset.ext import Answer, ApprovalRow, Governance, Retry
 from capset.kernel.governance import approvals
-from tests.helpers.kernel.governance.approving import NO, YES, person, till
+from capset.kernel.results import Result
+from tests.helpers.kernel.governance.approving import NO, YES, Till, person, till
 from tests.helpers.kernel.support import read, turns
 from tests.waiting import until
 
 
 class Host:
-    """An approver of the host's own, and what it was asked."""
+    """An approver of the host's own."""
 
     def __init__(self, answer: Callable[[], Any]) -> None:
         self.answer = answer
-        self.asked: list[ApprovalRow] = []
 
     async def decide(self, request: ApprovalRow) -> Answer | None:
-        self.asked.append(request)
         answer = self.answer()
         return await answer if asyncio.iscoroutine(answer) else answer
 
 
-def fails() -> Any:
-    raise RuntimeError("the terminal is gone")
+@asynccontextmanager
+async def hosted(answer: Callable[[], Any], **options: Any) -> AsyncGenerator[Till]:
+    async with till(kernel={"governance": Governance(approver=Host(answer))}, **options) as harness:
+        yield harness
+
+
+async def waiting(harness: Till) -> tuple[asyncio.Future[Result[Any]], ApprovalRow]:
+    """Let a payment wait for its approval; return what will come of it, and the request."""
+    session = await harness.session()
+    payment = asyncio.ensure_future(session.try_call(harness.pay, to="bob", amount=5))
+    return payment, await harness.waiting()
+
+
+IS_OPEN = [True]
+
+
+@policy
+def while_open(request: Request) -> Any:
+    return allow() if IS_OPEN[0] or request.arguments is None else deny("the till is closed")
+
+
+@pytest.fixture(autouse=True)
+def reopened() -> None:
+    IS_OPEN[0] = True
 
 
 @pytest.mark.spec("G17")
 async def test_the_hosts_approver_answers_at_once() -> None:
-    host = Host(lambda: YES)
-    async with till(kernel={"governance": Governance(approver=host)}) as harness:
+    async with hosted(lambda: YES) as harness:
         assert await (await harness.session()).call(harness.pay, to="bob", amount=5) == "bob has 5"
         (row,) = await harness.requests()
         assert (row.status, row.decided_by) == ("used", "host:approver")
-        assert [request.id for request in host.asked] == [row.id]
 
 
 @pytest.mark.spec("G17")
-@pytest.mark.parametrize(("answer", "why"), [(lambda: NO, "too much"), (fails, "the approver failed")])
+@pytest.mark.parametrize(("answer", "why"), [(lambda: NO, "too much"), (lambda: 1 / 0, "the approver failed")])
 async def test_the_hosts_approver_rejects_and_so_does_one_that_fails(answer: Callable[[], Any], why: str) -> None:
-    async with till(kernel={"governance": Governance(approver=Host(answer))}) as harness:
-        error = (await (await harness.session()).try_call(harness.pay, to="bob", amount=5)).error
-        assert isinstance(error, ApprovalRejected)
-        assert error.message == f"Permission denied: the request was rejected by host:approver: {why}"
+    async with hosted(answer) as harness:
+        with pytest.raises(ApprovalRejected, match=f"the request was rejected by host:approver: {why}$"):
+            await (await harness.session()).call(harness.pay, to="bob", amount=5)
         assert harness.paid == []
 
 
 @pytest.mark.spec("G17")
-@pytest.mark.parametrize("arguments", [{"nope": 1}, {"to": {1, 2}, "amount": 5}])
-async def test_arguments_of_the_hosts_approver_that_do_not_fit_leave_the_request_to_others(
+@pytest.mark.parametrize("arguments", [None, {"nope": 1}, {"to": {1, 2}, "amount": 5}])
+async def test_a_host_that_gives_no_answer_or_arguments_that_do_not_fit_leaves_the_request_to_others(
     arguments: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answer = Answer(approved=True, arguments=arguments)
-    async with till(kernel={"governance": Governance(approver=Host(lambda: answer))}) as harness:
-        waits = asyncio.ensure_future((await harness.session()).call(harness.pay, to="bob", amount=5))
-        await until(lambda: "the approver's answer does not count" in caplog.text)
-        await harness.decided((await harness.waiting()).id)
-        assert await waits == "bob has 5"
+    async with hosted(lambda: arguments and Answer(approved=True, arguments=arguments)) as harness:
+        payment, row = await waiting(harness)
+        await until(lambda: arguments is None or "the approver's answer does not count" in caplog.text)
+        await harness.decided(row.id)
+        assert (await payment).data == "bob has 5"
 
 
 @pytest.mark.spec("G25", "G17")
@@ -98,18 +117,11 @@ async def test_a_call_that_waited_for_its_approval_is_retried(is_heard: bool) ->
         assert (outcome[-1] if isinstance(outcome, list) else outcome).data == 3
 
 
-async def test_a_host_that_does_not_answer_leaves_it_to_others() -> None:
-    async with till(kernel={"governance": Governance(approver=Host(lambda: None))}) as harness:
-        waits = asyncio.ensure_future((await harness.session()).call(harness.pay, to="bob", amount=5))
-        await harness.decided((await harness.waiting()).id)
-        assert await waits == "bob has 5"
-
-
 async def test_requests_that_the_hosts_approver_was_asked_about_are_forgotten_after_so_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(approvals, "_REMEMBERED", 2)
-    async with till(kernel={"governance": Governance(approver=Host(lambda: YES))}) as harness:
+    async with hosted(lambda: YES) as harness:
         session = await harness.session()
         for amount in range(4):
             await session.call(harness.pay, to="bob", amount=amount)
@@ -117,13 +129,12 @@ async def test_requests_that_the_hosts_approver_was_asked_about_are_forgotten_af
 
 
 @pytest.mark.spec("G17", "K16")
-@pytest.mark.parametrize("host", [None, Host(lambda: asyncio.sleep(60))])
-async def test_a_deadline_ends_the_waiting_and_not_the_request(host: Host | None) -> None:
-    async with till(kernel={"governance": Governance(approver=host)}) as harness:
+@pytest.mark.parametrize("answer", [lambda: None, lambda: asyncio.sleep(60)])
+async def test_a_deadline_ends_the_waiting_and_not_the_request(answer: Callable[[], Any]) -> None:
+    async with hosted(answer) as harness:
         session = (await harness.session()).options(timeout=0.05)
-        error = (await session.try_call(harness.pay, to="bob", amount=5)).error
-        assert isinstance(error, DeadlineExceeded)
-        assert "there was no approval in time" in error.message
+        with pytest.raises(DeadlineExceeded, match="there was no approval in time"):
+            await session.call(harness.pay, to="bob", amount=5)
         assert (await harness.record()).outcome == "timed_out"
         await turns()
         (row,) = await harness.requests()
@@ -134,28 +145,24 @@ async def test_a_deadline_ends_the_waiting_and_not_the_request(host: Host | None
 @pytest.mark.spec("G18")
 async def test_a_request_outlives_whoever_leaves() -> None:
     async with till() as harness:
-        session = await harness.session()
-        waits = asyncio.ensure_future(session.call(harness.pay, to="bob", amount=5))
-        row = await harness.waiting()
-        waits.cancel()
+        payment, row = await waiting(harness)
+        payment.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await waits
+            await payment
         await turns()
         assert (await harness.kernel.approvals.get(row.id, org="acme")).status == "pending"
         assert (await harness.record()).outcome == "cancelled"
         await harness.decided(row.id)
         assert harness.paid == [], "nothing runs by itself"
-        assert await session.call(harness.pay, to="bob", amount=5) == "bob has 5"
+        assert (await harness.made(await harness.session(id=row.session))).data == "bob has 5"
 
 
 @pytest.mark.spec("G17")
-async def test_nobody_answers_in_time(store: str) -> None:
+async def test_a_request_that_nobody_answers_in_time_expires(store: str) -> None:
     async with till(store=store) as harness:
-        waits = asyncio.ensure_future((await harness.session()).try_call(harness.pay, to="bob", amount=5))
-        row = await harness.waiting()
+        payment, row = await waiting(harness)
         harness.clock.advance(3_600)
-        error = (await waits).error
-        assert isinstance(error, ApprovalExpired)
+        assert isinstance((await payment).error, ApprovalExpired)
         assert (await harness.record()).outcome == "rejected"
         with pytest.raises(Conflict, match="expired"):
             await harness.decided(row.id)
@@ -172,45 +179,8 @@ async def test_however_many_requests_are_overdue_none_is_open() -> None:
         assert len(await harness.requests(status="expired", limit=1000)) == 120
 
 
-@pytest.mark.spec("G16")
-async def test_secrets_are_masked_and_still_told_apart() -> None:
-    @tool(effect="write", approval="ask")
-    async def login(user: str, password: str) -> str:
-        """Log in."""
-        return user
-
-    async with till(login) as harness:
-        session = (await harness.session()).options(approvals="defer")
-        for password in ("hunter2", "hunter3"):
-            await session.try_call(login, user="ada", password=password)
-        first, other = await harness.requests()
-        assert first.arguments == other.arguments
-        assert "hunter" not in first.arguments
-        assert first.digest != other.digest
-
-
 @pytest.mark.spec("G17")
-async def test_what_a_caller_changes_while_it_waits_voids_the_approval() -> None:
-    sent: list[list[str]] = []
-
-    @tool(effect="write", approval="ask")
-    async def send(letters: list[dict[str, Any]]) -> int:
-        """Send letters."""
-        sent.append([message["to"] for message in letters])
-        return len(letters)
-
-    async with till(send) as harness:
-        letter: dict[str, Any] = {"to": "bob", "about": {"sum": 5}}
-        waits = asyncio.ensure_future((await harness.session()).try_call(send, letters=[letter]))
-        row = await harness.waiting()
-        letter["about"]["sum"] = 500
-        await harness.decided(row.id)
-        assert isinstance((await waits).error, ApprovalVoid)
-        assert sent == []
-
-
-@pytest.mark.spec("G17")
-async def test_an_approval_is_void_once_the_tool_has_changed(tmp_path: Any) -> None:
+async def test_an_approval_is_void_once_the_tool_has_changed(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/capset.db"
     async with till(store=store) as harness:
         session = await harness.session()
@@ -225,53 +195,54 @@ async def test_an_approval_is_void_once_the_tool_has_changed(tmp_path: Any) -> N
 
 
 @pytest.mark.spec("G18")
-async def test_after_a_restart_policies_are_asked_again(tmp_path: Any) -> None:
-    store, closed = f"sqlite:///{tmp_path}/capset.db", [False]
-
-    @policy
-    async def while_open(request: Request) -> Any:
-        return deny("the till is closed") if closed[0] and request.arguments else allow()
-
+async def test_a_request_outlives_a_restart_and_policies_are_asked_again(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/capset.db"
     async with till(store=store, policies=[while_open]) as harness:
         session = await harness.session()
-        await harness.decided(request_id := await harness.asked(session))
+        request_id = await harness.asked(session)
 
-    closed[0] = True
     async with till(store=store, policies=[while_open]) as harness:
         reopened = await harness.session(id=session.id)
+        assert await harness.asked(reopened) == request_id
+        await harness.decided(request_id)
+        IS_OPEN[0] = False
         error = (await harness.made(reopened, approval=request_id)).error
         assert type(error) is PermissionDenied
         assert "the till is closed" in error.message
-        closed[0] = False
+        IS_OPEN[0] = True
         assert (await harness.made(reopened, approval=request_id)).success
         assert harness.paid == [("bob", 5)]
 
 
 @pytest.mark.spec("G18")
 async def test_policies_are_asked_again_when_the_waiting_is_over() -> None:
-    closed = [False]
-
-    @policy
-    async def while_open(request: Request) -> Any:
-        return deny("the till is closed") if closed[0] and request.arguments else allow()
-
     async with till(policies=[while_open]) as harness:
-        waits = asyncio.ensure_future((await harness.session()).try_call(harness.pay, to="bob", amount=5))
-        row = await harness.waiting()
-        closed[0] = True
+        payment, row = await waiting(harness)
+        IS_OPEN[0] = False
         await harness.decided(row.id)
-        assert type((await waits).error) is PermissionDenied
+        assert type((await payment).error) is PermissionDenied
         assert harness.paid == []
 
 
 @pytest.mark.spec("G18")
-async def test_another_kernel_on_the_same_file_decides(tmp_path: Any) -> None:
+async def test_policies_are_asked_again_when_the_hosts_approver_has_answered() -> None:
+    def close_and_approve() -> Answer:
+        IS_OPEN[0] = False
+        return YES
+
+    async with hosted(close_and_approve, policies=[while_open]) as harness:
+        error = (await (await harness.session()).try_call(harness.pay, to="bob", amount=5)).error
+        assert type(error) is PermissionDenied
+        assert harness.paid == []
+
+
+@pytest.mark.spec("G18")
+async def test_another_kernel_on_the_same_file_decides(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/capset.db"
     async with till(store=store) as harness, Kernel(store=store, clock=harness.clock) as other:
-        waits = asyncio.ensure_future((await harness.session()).call(harness.pay, to="bob", amount=5))
-        row = await harness.waiting()
+        payment, row = await waiting(harness)
         await other.approvals.decide(row.id, YES, by=person("boss"))
-        assert await waits == "bob has 5"
+        assert (await payment).data == "bob has 5"
 
 
 @pytest.mark.spec("G17")
@@ -282,18 +253,16 @@ async def test_a_request_is_decided_once() -> None:
             *(harness.decided(request_id, answer, by) for answer, by in ((YES, "boss"), (NO, "carol"), (YES, "dave"))),
             return_exceptions=True,
         )
-        assert sum(isinstance(decision, ApprovalRow) for decision in decisions) == 1
-        assert sum(isinstance(decision, Conflict) for decision in decisions) == 2
+        assert sorted(type(decision).__name__ for decision in decisions) == ["ApprovalRow", "Conflict", "Conflict"]
         with pytest.raises(NotFound):
             await harness.decided("nowhere\0")
 
 
 @pytest.mark.spec("G17")
-async def test_own_requests_where_the_host_allows_them_and_withdrawing_ones_own() -> None:
+async def test_own_requests_are_approved_where_the_host_allows_it_and_withdrawn_by_whoever_made_them() -> None:
     async with till(kernel={"governance": Governance(own_approvals=True)}) as harness:
-        session = await harness.session()
-        await harness.decided(request_id := await harness.asked(session), by="ada")
-        assert (await harness.made(session, approval=request_id)).success
+        request_id = await harness.asked(await harness.session())
+        assert (await harness.decided(request_id, by="ada")).status == "approved"
     async with till() as harness:
-        row = await harness.decided(await harness.asked(await harness.session()), NO, by="ada")
-        assert row.status == "rejected"
+        request_id = await harness.asked(await harness.session())
+        assert (await harness.decided(request_id, NO, by="ada")).status == "rejected"

@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import make_url
 
 from capset import Agent, Capability, Kernel, Principal, Result, tool
-from capset.stores.base import AuditQuery
 from capset.stores.sql.postgres.store import PostgresStore
 from capset.stores.sql.sqlite import SqliteStore
 from capset.stores.sql.store import SqlStore
+from tests.helpers.kernel.support import records_of
 from tests.helpers.stores.sql.postgres.support import writing
 from tests.helpers.stores.sql.support import raw
 
@@ -85,17 +85,13 @@ async def test_while_another_process_writes_what_has_effects_does_not_start(data
     async with Kernel(database.store()) as kernel, kernel.open(AGENT, principal=ADA) as session:
         with database.held():
             refused = [await session.try_call(act), await session.try_call(act_in_a_thread)]
-            assert [is_unavailable(result) for result in refused] == [True, True]
+            assert all(is_unavailable(result) for result in refused)
             read_result = await session.try_call(look)
             assert read_result.success, "what only reads is buffered"
         assert started == []
-        await kernel.audit.flush()
-        records = (await kernel.audit.query(AuditQuery())).items
-        assert [(record.id, record.outcome) for record in reversed(records)] == [
-            (refused[0].record, "unavailable"),
-            (refused[1].record, "unavailable"),
-            (read_result.record, "succeeded"),
-        ]
+        outcomes = [(record.id, record.outcome) for record in await records_of(kernel.audit)]
+        assert outcomes[:2] == [(result.record, "unavailable") for result in refused]
+        assert outcomes[2:] == [(read_result.record, "succeeded")]
         assert (await session.try_call(act)).success
         assert started == ["act"]
         assert (await kernel.audit.verify()).checked == 5
@@ -108,11 +104,8 @@ async def test_a_full_queue_drops_nothing_and_says_so(database: Database) -> Non
             taken = [await session.try_call(look) for _ in range(BOUND)]
             assert all(result.success for result in taken)
             late = [await session.try_call(look), await session.try_call(act)]
-            assert [is_unavailable(result) for result in late] == [True, True], (
-                "told, since no record of it can be kept"
-            )
+            assert all(is_unavailable(result) for result in late), "told, since no record of it can be kept"
         assert started == []
-        await kernel.audit.flush()
-        records = (await kernel.audit.query(AuditQuery())).items
-        assert {call.id for call in records} >= {call.record for call in taken}, "whatever succeeded is on record"
+        ids = {record.id for record in await records_of(kernel.audit)}
+        assert ids >= {result.record for result in taken}, "whatever succeeded is on record"
         assert (await kernel.audit.verify()).ok

@@ -49,14 +49,6 @@ async def test_it_may_do_what_both_may_and_the_record_says_for_whom(store: str) 
         assert (await kernel.audit.verify()).ok
 
 
-@pytest.mark.spec("G9", "G20")
-async def test_whoever_acts_for_themselves_acts_on_nobody_s_behalf() -> None:
-    async with Kernel("memory://") as kernel, kernel.open(AGENT, principal=BOT) as session:
-        await session.call(unlock)
-        (record,) = await records_of(kernel.audit)
-        assert record.on_behalf_of is None
-
-
 @pytest.mark.spec("G9")
 async def test_a_session_is_of_whoever_acts_and_of_whom_they_act_for(store: str) -> None:
     for_ada = BOT.acting_for(ADA)

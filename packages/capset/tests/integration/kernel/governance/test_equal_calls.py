@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel, Field, PlainSerializer
 
-from capset import Agent, Capability, Context, Kernel, Principal, Request, policy, tool
+from capset import Agent, Capability, Context, Principal, tool
 from capset.definitions.governance.limits import Budget, Limit
+from capset.definitions.references import CapabilityRef
 from capset.errors import (
     ApprovalRejected,
     ApprovalRequired,
     ApprovalVoid,
     BudgetExceeded,
     LimitExceeded,
-    PermissionDenied,
     Unauthenticated,
 )
 from capset.ext import Answer, Governance
 from capset.kernel.results import Result
 from tests.helpers.kernel.governance.approving import FOR_SESSION, NO, till
-from tests.helpers.kernel.support import Badge, read, turns
+from tests.helpers.kernel.support import Badge, opened, read, turns
 from tests.waiting import until
 
 
@@ -41,26 +40,9 @@ async def test_five_repetitions_leave_one_request_and_the_sixth_uses_its_approva
         await harness.decided(row.id)
         assert (await harness.made(session)).data == "bob has 5"
         assert isinstance((await harness.made(session)).error, ApprovalRequired), "it was for one call"
-        assert [record.approval for record in await harness.records()] == [row.id] * 6 + [
-            (await harness.requests())[0].id
-        ]
+        (later, _) = await harness.requests()
+        assert [record.approval for record in await harness.records()] == [row.id] * 6 + [later.id]
         assert harness.paid == [("bob", 5)]
-
-
-@pytest.mark.spec("G17", "G18")
-async def test_what_is_not_equal_meets_nothing() -> None:
-    async with till() as harness:
-        session = await harness.session()
-        await harness.decided(await harness.asked(session))
-        agent = Principal("bot", kind="agent", org="acme")
-        for other in (
-            await harness.made(session, amount=6),
-            await harness.made(await harness.session()),
-            await harness.made(await harness.session(agent.acting_for(Principal("ada", org="acme")))),
-        ):
-            assert isinstance(other.error, ApprovalRequired)
-        assert len(await harness.requests()) == 4
-        assert (await harness.made(session)).success
 
 
 class Order(BaseModel):
@@ -84,11 +66,9 @@ async def test_calls_are_equal_in_what_their_json_leaves_out_too_and_in_any_orde
             order = {"amount": 5, "to": to, "note": note}
             return await ready.try_message(ready.message("send", {"order": order, "tags": set(tags)}))
 
-        first, second = await sent(), await sent(tags=(8, 0))
-        assert isinstance(first.error, ApprovalRequired)
-        assert isinstance(second.error, ApprovalRequired)
-        assert second.error.approval == first.error.approval
-        await harness.decided(str(first.error.approval))
+        for equal in (await sent(), await sent(tags=(8, 0))):
+            assert isinstance(equal.error, ApprovalRequired)
+        await harness.decided((await harness.waiting()).id)
         for other in (await sent(to="eve"), await sent(note="never"), await sent(tags=(0, 9))):
             assert isinstance(other.error, ApprovalRequired)
         assert (await sent(tags=(8, 0))).data == "bob"
@@ -125,34 +105,34 @@ async def test_an_equal_call_gets_the_rejection_until_it_expires(store: str) -> 
         session = await harness.session()
         await harness.decided(await harness.asked(session), NO)
         for _ in range(2):
-            error = (await harness.made(session)).error
-            assert isinstance(error, ApprovalRejected)
-            assert error.message == "Permission denied: the request was rejected by user:boss: too much"
+            assert isinstance((await harness.made(session)).error, ApprovalRejected)
             harness.clock.advance(1_700)
         harness.clock.advance(200)
         assert isinstance((await harness.made(session)).error, ApprovalRequired)
         assert len(await harness.requests()) == 2
 
 
-@pytest.mark.spec("G3", "G14", "G18")
-@pytest.mark.parametrize("limit", [Limit(1, "1h"), Limit(1, "1h", scope="process")])
-async def test_a_call_over_its_limit_opens_no_request(store: str, limit: Limit) -> None:
-    async with till(store=store, limits=limit) as harness:
-        session = await harness.session()
+@pytest.mark.spec("G3", "G14", "G15", "G18")
+@pytest.mark.parametrize(
+    ("limits", "budget", "error"),
+    [
+        (Limit(1, "1h"), None, LimitExceeded),
+        (Limit(1, "1h", scope="process"), None, LimitExceeded),
+        ((), Budget(calls=1), BudgetExceeded),
+    ],
+    ids=["limit", "limit of the process", "budget"],
+)
+async def test_a_call_over_its_limit_or_budget_opens_no_request(
+    store: str, limits: Any, budget: Budget | None, error: type[Exception]
+) -> None:
+    async with till(store=store, limits=limits) as harness:
+        session = await harness.session(budget=budget)
         await harness.decided(await harness.asked(session))
         assert (await harness.made(session)).success
         for amount in (5, 6):
-            assert isinstance((await harness.made(session, amount=amount)).error, LimitExceeded)
+            assert isinstance((await harness.made(session, amount=amount)).error, error)
         assert len(await harness.requests()) == 1
         assert (await harness.record()).outcome == "limited"
-
-
-@pytest.mark.spec("G15", "G18")
-async def test_a_call_beyond_a_budget_opens_no_request() -> None:
-    async with till() as harness:
-        session = await harness.session(budget=Budget(calls=0))
-        assert isinstance((await harness.made(session)).error, BudgetExceeded)
-        assert await harness.requests() == ()
 
 
 @pytest.mark.spec("G18")
@@ -162,45 +142,12 @@ async def test_the_open_requests_of_a_principal_are_bounded(store: str) -> None:
         for amount in range(3):
             await harness.asked(session, amount=amount)
         error = (await harness.made(session, amount=3)).error
-        assert type(error) is LimitExceeded
-        assert error.message == "Rate limit exceeded: 3 requests of this principal wait for approvals already."
+        assert isinstance(error, LimitExceeded)
+        assert "3 requests of this principal wait for approvals already" in error.message
         assert isinstance((await harness.made(session, amount=0)).error, ApprovalRequired), "one that is open is met"
         assert isinstance((await harness.made(await harness.session("carol"), amount=3)).error, ApprovalRequired)
         await harness.decided((await harness.requests(session=session.id))[0].id)
         assert isinstance((await harness.made(session, amount=3)).error, ApprovalRequired)
-
-
-@pytest.mark.spec("G18")
-async def test_a_request_outlives_a_restart(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/a.db"
-    async with till(store=url) as harness:
-        session = await harness.session()
-        request_id = await harness.asked(session)
-    async with till(store=url) as harness:
-        reopened = await harness.session(id=session.id)
-        assert await harness.asked(reopened) == request_id
-        await harness.decided(request_id)
-    async with till(store=url) as harness:
-        assert (await harness.made(await harness.session(id=session.id))).success
-        assert harness.paid == [("bob", 5)]
-
-
-@pytest.mark.spec("G18")
-async def test_a_named_approval_is_still_single_use() -> None:
-    async with till() as harness:
-        session = await harness.session()
-        await harness.decided(request_id := await harness.asked(session))
-        assert (await harness.made(session)).success
-        assert isinstance((await harness.made(session, approval=request_id)).error, ApprovalVoid)
-
-
-@pytest.mark.spec("G17")
-async def test_changed_arguments_are_used_by_the_next_equal_call() -> None:
-    async with till() as harness:
-        session = await harness.session()
-        await harness.decided(await harness.asked(session), Answer(approved=True, arguments={"to": "bob", "amount": 4}))
-        assert (await harness.made(session)).data == "bob has 4"
-        assert json.loads((await harness.record()).arguments) == {"to": "bob", "amount": 4}
 
 
 @pytest.mark.spec("G17")
@@ -223,8 +170,8 @@ async def test_a_caller_that_is_known_no_more_does_not_run_after_its_wait() -> N
         async def both_ask() -> bool:
             return len(await harness.requests()) == 2
 
+        await until(both_ask)
         for is_known in (True, False):
-            await until(both_ask)
             badge.is_valid = is_known
             (*_, row) = await harness.requests(status="pending")
             await harness.decided(row.id)
@@ -235,8 +182,7 @@ async def test_a_caller_that_is_known_no_more_does_not_run_after_its_wait() -> N
         assert isinstance(second.error, Unauthenticated)
         record = await harness.record()
         assert (record.outcome, record.decision) == ("unauthenticated", "deny")
-        (remaining, _) = await harness.requests()
-        assert remaining.status == "approved", "nothing has used it"
+        assert [row.status for row in await harness.requests()] == ["approved", "used"]
 
 
 @pytest.mark.spec("G18")
@@ -261,8 +207,7 @@ async def test_a_call_that_is_cancelled_as_it_is_admitted_counts_nowhere(tmp_pat
     url = f"sqlite:///{tmp_path}/a.db"
     async with till(store=url, limits="1/1h") as harness:
         session = await harness.session()
-        request_id = await harness.asked(session)
-        await harness.decided(request_id)
+        await harness.decided(await harness.asked(session))
         for hops in range(1, 40):
             before = asyncio.all_tasks()
             waits = asyncio.ensure_future(harness.made(session))
@@ -296,31 +241,27 @@ async def test_an_approval_is_for_one_tool_where_two_capabilities_have_equal_one
     """Their hashes are the same: what was approved for the one is nothing for the other."""
     deleted: list[str] = []
 
-    def deleting(where: str) -> Capability[None]:
-        @tool(effect="destructive", approval="ask", name="delete")
-        async def delete(path: str) -> str:
+    def deleting(where: str) -> CapabilityRef:
+        @tool(effect="destructive", approval="ask")
+        async def delete(path: str) -> None:
             """Delete a path."""
             deleted.append(where)
-            return path
 
-        return Capability(where, tools=[delete])
+        return Capability(where, tools=[delete]).with_names(prefix=f"{where}_")
 
-    async with Kernel(store=store) as kernel:
-        both = [deleting(where).with_names(prefix=f"{where}_") for where in ("staging", "production")]
-        async with kernel.open(Agent("ops", uses=both), principal=Principal("ada", org="acme")) as opened:
-            session = opened.options(approvals="defer")
+    async with opened(Agent("ops", uses=[deleting("staging"), deleting("production")]), store=store) as desk:
 
-            async def tried(name: str, approval: str | None = None) -> Any:
-                ready = session.options(approval=approval)
-                return (await ready.try_message(session.message(name, {"path": "/db"}))).error
+        async def error_of(name: str, approval: str | None = None) -> Any:
+            ready = desk.session.options(approvals="defer", approval=approval)
+            return (await ready.try_message(ready.message(name, {"path": "/db"}))).error
 
-            request_id = (await tried("staging_delete")).approval
-            await kernel.approvals.decide(request_id, Answer(approved=True), by=Principal("boss", org="acme"))
-            other = await tried("production_delete")
-            assert isinstance(other, ApprovalRequired)
-            assert other.approval != request_id
-            assert isinstance(await tried("production_delete", request_id), ApprovalVoid)
-            assert await tried("staging_delete") is None
+        request_id = (await error_of("staging_delete")).approval
+        await desk.kernel.approvals.decide(request_id, Answer(approved=True), by=Principal("boss"))
+        other = await error_of("production_delete")
+        assert isinstance(other, ApprovalRequired)
+        assert other.approval != request_id
+        assert isinstance(await error_of("production_delete", request_id), ApprovalVoid)
+        assert await error_of("staging_delete") is None
     assert deleted == ["staging"]
 
 
@@ -334,24 +275,6 @@ class Slow:
         self.asked += 1
         await self.go.wait()
         return Answer(approved=True)
-
-
-@pytest.mark.spec("G18")
-async def test_what_the_hosts_approver_took_its_time_for_is_checked_again() -> None:
-    host, allowed = Slow(), True
-
-    @policy
-    def now(request: Request) -> bool:
-        return allowed
-
-    async with till(kernel={"governance": Governance(approver=host)}, policies=[now]) as harness:
-        session = await harness.session()
-        waits = asyncio.ensure_future(session.try_call(harness.pay, to="bob", amount=5))
-        await until(lambda: host.asked)
-        allowed = False
-        host.go.set()
-        assert type((await waits).error) is PermissionDenied
-        assert harness.paid == []
 
 
 @pytest.mark.spec("G18")
@@ -383,12 +306,10 @@ async def test_arguments_that_change_while_a_call_is_admitted_void_its_approval(
     async with till(send, store=f"sqlite:///{tmp_path}/a.db") as harness:
         session = (await harness.session()).options(approvals="defer")
         recipients = ["bob"]
-        error = (await session.try_call(send, to=recipients)).error
-        assert isinstance(error, ApprovalRequired)
-        await harness.decided(error.approval or "")
+        assert not (await session.try_call(send, to=recipients)).success
+        await harness.decided((await harness.waiting()).id)
         waits = asyncio.ensure_future(session.try_call(send, to=recipients))
         await asyncio.sleep(0)
         recipients.append("mallory")
-        second_error = (await waits).error
-        assert isinstance(second_error, ApprovalVoid) or sent == [["bob"]]
+        assert isinstance((await waits).error, ApprovalVoid) or sent == [["bob"]]
         assert all("mallory" not in addressees for addressees in sent)

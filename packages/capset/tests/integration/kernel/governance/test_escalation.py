@@ -92,22 +92,6 @@ async def test_a_waiting_call_notices_the_escalation_of_its_request() -> None:
         assert await waits == "bob has 5"
 
 
-@pytest.mark.spec("G49")
-async def test_a_request_that_is_decided_or_has_no_escalation_never_does() -> None:
-    never = ApproverRule(tools=["pay"], permission="payments:lead")
-    for rules, is_decided in (([never], False), (RULES, True)):
-        async with till(kernel={"governance": Governance(approvers=rules)}) as harness:
-            request = await harness.asked(await harness.session())
-            harness.clock.advance(59)
-            if is_decided:
-                permissions = ["payments:approve", "payments:see"]
-                principal = Principal("fred", org="acme", permissions=permissions, attributes={"department": "finance"})
-                await harness.decided(request, by=principal)
-            harness.clock.advance(1_000)
-            await harness.kernel.approvals.sweep()
-            assert await escalations(harness) == []
-
-
 @pytest.mark.spec("G50")
 async def test_pending_requests_are_counted_by_their_age() -> None:
     long = Governance(approval_seconds=2 * 86_400)

@@ -23,7 +23,7 @@ from tests.helpers.kernel.governance.approving import till
 
 BOSS = Principal("boss", org="acme")
 COMMAND = "curl https://ok/?token=abc;{rm,-rf,/srv/data}"
-OPTIONS = {"token": {"then": "rm -rf /srv"}, "note": "sk-1234"}
+OPTIONS: dict[str, Any] = {"token": {"then": "rm -rf /srv"}, "note": "sk-1234"}
 
 
 class Account(BaseModel):
@@ -37,17 +37,12 @@ async def run(command: str, options: dict[str, Any], account: Account) -> str:
     return command
 
 
-async def requested(kernel: Kernel, command: str = COMMAND, options: dict[str, Any] | None = None) -> ApprovalRow:
+async def requested(kernel: Kernel, command: str = COMMAND, options: dict[str, Any] = OPTIONS) -> ApprovalRow:
     """Ask for a run, and return the request."""
     agent = Agent("operator", uses=[Capability("shell", tools=[run])])
     async with kernel.open(agent, principal=Principal("ada", org="acme")) as session:
         account = Account(user="root", pin=SecretStr("hunter2"))
-        arguments: dict[str, Any] = {
-            "command": command,
-            "options": OPTIONS if options is None else options,
-            "account": account,
-        }
-        result = await session.options(approvals="defer").try_call(run, **arguments)
+        result = await session.options(approvals="defer").try_call(run, command, options, account)
         assert isinstance(result.error, ApprovalRequired)
         return await kernel.approvals.get(result.error.approval or "", org="acme")
 
@@ -78,22 +73,26 @@ async def test_what_was_masked_is_kept_only_while_it_has_to_be_decided(store: st
             await kernel.approvals.decide(row.id, answer, by=BOSS)
             ended = await kernel.approvals.get(row.id, org="acme")
             assert (ended.unmasked, ended.arguments) == (None, row.arguments)
-            arguments = (await kernel.approvals.show_arguments(ended, by=BOSS)).arguments
-            assert arguments == json.loads(row.arguments)
+            shown = await kernel.approvals.show_arguments(ended, by=BOSS)
+            assert shown.arguments == json.loads(row.arguments)
 
 
 @pytest.mark.spec("G51")
 async def test_a_second_approver_is_shown_what_the_first_one_wrote() -> None:
     async with till() as harness:
-        request_id = await harness.asked(await harness.session())
-        row = await harness.kernel.approvals.get(request_id, org="acme")
-        shown_arguments = await harness.kernel.approvals.show_arguments(
-            replace(row, modified='{"to":"//a:b@c"}'), by=BOSS
-        )
+        approvals = harness.kernel.approvals
+        row = await approvals.get(await harness.asked(await harness.session()), org="acme")
+        shown_arguments = await approvals.show_arguments(replace(row, modified='{"to":"//a:b@c"}'), by=BOSS)
         assert shown_arguments == ({"to": "bob", "amount": 5}, {"to": "//a:b@c"})
 
 
 NAMES = st.sampled_from(["secret", "open", "x-key-1", "y"])
+ITEM = {
+    "type": "object",
+    "properties": {"secret": {"type": "integer", "writeOnly": True}},
+    "patternProperties": {"^x-key": {"writeOnly": True}},
+    "additionalProperties": True,
+}
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -101,14 +100,7 @@ SCHEMA = {
         "either": {"anyOf": [{"type": "string", "writeOnly": True}, {"type": "object"}]},
         "list": {"type": "array", "items": {"$ref": "#/$defs/item"}},
     },
-    "$defs": {
-        "item": {
-            "type": "object",
-            "properties": {"secret": {"type": "integer", "writeOnly": True}},
-            "patternProperties": {"^x-key": {"writeOnly": True}},
-            "additionalProperties": True,
-        }
-    },
+    "$defs": {"item": ITEM},
 }
 
 

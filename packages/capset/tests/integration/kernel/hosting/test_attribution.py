@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from capset import Agent, Principal, Request, policy, tool
+from capset import Agent, Policy, Principal, tool
 from capset.evaluation.snapshot.capture import envelope_of
 from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
 from capset.evaluation.snapshot.turns import record_turn
@@ -16,12 +18,7 @@ from tests.helpers.kernel.support import records_of
 ADA = Principal("ada", org="acme")
 
 
-@policy
-def pro(request: Request) -> bool:
-    return request.env.get("tier") == "pro"
-
-
-@tool(policies=[pro])
+@tool(policies=[Policy("pro", lambda request: request.env.get("tier") == "pro")])
 async def export() -> str:
     """Export."""
     return "exported"
@@ -40,14 +37,8 @@ async def test_each_turn_is_recorded_as_what_ran_and_a_move_of_its_runtime_hash_
     async with hosting(store) as (kernel, host):
 
         async def attribute(turn: TurnEnded) -> None:
-            await record_turn(
-                kernel.store,
-                turn.output,
-                session=turn.session.id,
-                org="acme",
-                metadata={"said": turn.input},
-                reason="tier",
-            )
+            about: Any = {"org": "acme", "metadata": {"said": turn.input}, "reason": "tier"}
+            await record_turn(kernel.store, turn.output, session=turn.session.id, **about)
 
         hooks = SessionHooks(on_after_run=attribute)
         registered = await host.register(SELLER, agent_id="shop", org="acme", hooks=hooks, run=capturing)
@@ -60,9 +51,8 @@ async def test_each_turn_is_recorded_as_what_ran_and_a_move_of_its_runtime_hash_
         links = (await kernel.store.lineage.links(LinkQuery("acme", session=free.id))).items[::-1]
         assert [link.metadata for link in links] == ['{"said": "one"}', '{"said": "two"}', '{"said": "three"}']
         assert [[ref.name for ref in link.tool_refs] for link in links] == [["add"], ["add"], ["add", "export"]]
-        assert {(link.agent_id, link.agent_name, link.static_hash) for link in links} == {
-            ("shop", "seller", registered.static_hash)
-        }
+        owners = {(link.agent_id, link.agent_name, link.static_hash) for link in links}
+        assert owners == {("shop", "seller", registered.static_hash)}
         assert [link.invocation_hash is None for link in links] == [False, False, True]
         (moved,) = await kernel.store.lineage.transitions("acme", free.id)
         assert (moved.from_link, moved.to_link, moved.reason) == (links[1].id, links[2].id, "tier")

@@ -16,9 +16,10 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, Json, RootModel, computed_field, field_validator, model_serializer
 
-from capset import Agent, Capability, Context, Resource, tool
+from capset import Capability, Context, Resource
 from capset.errors import DefinitionError, StateError
 from tests.helpers.kernel.state.calls import done
+from tests.helpers.kernel.state.states import agent_of
 from tests.helpers.kernel.support import opened
 
 
@@ -220,27 +221,18 @@ async def test_one_model_writes_no_fields_of_another() -> None:
         other: int = 0
 
     async def do(ctx: Context) -> None:
-        for wrong in (
-            ctx.state(Mine).patch(other=1),
-            ctx.state(Mine).increment("other"),
-            ctx.state(Mine).push(1, field="other"),
-        ):
+        mine = ctx.state(Mine)
+        for wrong in (mine.patch(other=1), mine.increment("other"), mine.push(1, field="other")):
             with pytest.raises(StateError, match="unknown field 'other'"):
                 await wrong
-        await ctx.state(Mine).increment("mine")
+        await mine.increment("mine")
         with pytest.raises(StateError, match="takes a value of Mine; got Other"):
-            await ctx.state(Mine).set(Other())  # pyright: ignore[reportArgumentType]
+            await mine.set(Other())  # pyright: ignore[reportArgumentType]
         assert (ctx.session.state.mine, ctx.session.state.other) == (1, 0)
 
-    @tool
-    async def act(ctx: Context) -> bool:
-        """Do it."""
-        await do(ctx)
-        return True
-
-    uses = [Capability("kit", tools=[act], state={"session": Mine}), Capability("other", state={"session": Other})]
-    async with opened(Agent("tester", uses=uses)) as desk:
-        await desk.session.call(act)
+    agent, run = agent_of(do, uses=[Capability("other", state={"session": Other})], state={"session": Mine})
+    async with opened(agent) as desk:
+        await run(desk.session)
 
 
 @pytest.mark.spec("C35")

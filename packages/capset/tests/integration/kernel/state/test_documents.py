@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
-from capset import Agent, Capability, Context, tool
 from capset.errors import ConcurrentModificationError, StateError
 from capset.ext import Document, Documents, DocumentsHandle
-from tests.helpers.kernel.support import opened
+from tests.helpers.kernel.state.boards import done
 
 SHELF = Documents("shelf", "user")
-
-
-async def done(do: Callable[[DocumentsHandle], Any], store: str) -> Any:
-    returned: list[Any] = []
-
-    @tool
-    async def act(ctx: Context) -> bool:
-        """Do what the test wants."""
-        returned.append(await do(ctx.documents(SHELF)))
-        return True
-
-    async with opened(Agent("tester", uses=[Capability("kit", tools=[act], resources=[SHELF])]), store=store) as desk:
-        await desk.session.call(act)
-    return returned[-1]
 
 
 @pytest.mark.spec("C34")
@@ -45,7 +29,7 @@ async def test_a_text_is_added_unless_another_stands_for_it(store: str) -> None:
             await shelf.add("fourth", unless=refuse)
         assert await shelf.recent() == [second, first]
 
-    await done(do, store)
+    await done(lambda ctx: do(ctx.documents(SHELF)), store, SHELF)
 
 
 async def test_all_texts_are_looked_at_however_many_there_are(store: str) -> None:
@@ -59,7 +43,7 @@ async def test_all_texts_are_looked_at_however_many_there_are(store: str) -> Non
         await asyncio.gather(*[shelf.add("old") for _ in range(1_001)])
         return await shelf.add("new", unless=look)
 
-    assert (await done(do, store)).text == "old"
+    assert (await done(lambda ctx: do(ctx.documents(SHELF)), store, SHELF)).text == "old"
     assert texts == ["old"] * 1_001
 
 
@@ -71,7 +55,7 @@ async def test_what_others_add_at_the_same_time_is_looked_at_too(store: str) -> 
         await asyncio.gather(*[shelf.add(f"text {number}", unless=look) for number in range(8)])
         return len(await shelf.recent())
 
-    assert await done(do, store) == 3
+    assert await done(lambda ctx: do(ctx.documents(SHELF)), store, SHELF) == 3
 
 
 async def test_who_is_outrun_until_the_time_is_up_is_told_so_and_may_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,4 +73,4 @@ async def test_who_is_outrun_until_the_time_is_up_is_told_so_and_may_try_again(m
         assert no.value.retryable
         assert len(await shelf.recent(1_000)) == no.value.attempts > 1
 
-    await done(do, "memory://")
+    await done(lambda ctx: do(ctx.documents(SHELF)), "memory://", SHELF)

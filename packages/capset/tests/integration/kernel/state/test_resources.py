@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -17,24 +20,19 @@ from tests.helpers.kernel.support import opened
 @pytest.mark.spec("C34")
 async def test_every_operation_returns_the_value_as_it_is_then(store: str) -> None:
     async def do(ctx: Context) -> None:
-        texts, number, shaped, loose = (
-            ctx.resource(notes),
-            ctx.resource(total),
-            ctx.resource(board),
-            ctx.resource(bare),
-        )
+        texts, number = ctx.resource(notes), ctx.resource(total)
+        shaped, loose = ctx.resource(board), ctx.resource(bare)
         assert await texts.get() == []
         assert await texts.push("a", "b") == ["a", "b"]
         assert await texts.set(["c"]) == ["c"]
         assert await texts.update(lambda value: [*value, "d"]) == ["c", "d"]
         assert await number.increment() == 1
         assert await number.increment(by=-5) == -4
-        assert await shaped.patch(title="Plan", due=datetime(2026, 1, 2, tzinfo=UTC)) == Board(
-            title="Plan", due=datetime(2026, 1, 2, tzinfo=UTC)
-        )
+        plan: dict[str, Any] = {"title": "Plan", "due": datetime(2026, 1, 2, tzinfo=UTC)}
+        assert await shaped.patch(**plan) == Board(**plan)
         assert (await shaped.increment("points", 3)).points == 3
         assert (await shaped.push("x", field="cards")).cards == ["x"]
-        assert (await shaped.get()).title == "Plan"
+        assert await shaped.get() == Board(**plan, points=3, cards=["x"])
         assert await loose.increment("hits") == {"hits": 1}
         assert await loose.patch({"other key": 2}) == {"hits": 1, "other key": 2}
 
@@ -51,6 +49,48 @@ async def test_what_was_deleted_is_as_if_never_written(store: str) -> None:
         assert await ctx.resource(notes).push("b") == ["b"]
 
     await done(do, store)
+
+
+@pytest.mark.spec("C34")
+async def test_a_value_is_bounded_and_what_would_be_longer_changes_nothing(store: str) -> None:
+    async def do(ctx: Context) -> None:
+        await ctx.resource(notes).push("x" * 1_048_570)
+        with pytest.raises(StateError, match="at most 1048576 are kept") as caught:
+            await ctx.resource(notes).push("one more")
+        assert "Documents" in str(caught.value.hint)
+        assert len(await ctx.resource(notes).get()) == 1
+
+    await done(do, store)
+
+
+share = Resource("share", float, scope="session", default=0.0)
+weights = Resource("weights", dict[str, float], scope="session", default=dict)
+
+
+@pytest.mark.spec("C34")
+async def test_a_number_grows_by_a_fraction(store: str) -> None:
+    async def do(ctx: Context) -> None:
+        ratio = ctx.resource(share)
+        assert [await ratio.increment(by=by) for by in (0.5, -0.125, 2)] == [0.5, 0.375, 2.375]
+        assert await ratio.get() == 2.375
+        assert await ctx.resource(weights).increment("apples", 0.25) == {"apples": 0.25}
+
+    await done(do, store, share, weights)
+
+
+@pytest.mark.spec("C34", "C35")
+@pytest.mark.parametrize("by", [math.nan, math.inf, -math.inf, True, False, Fraction(1, 2), Decimal("0.5"), "1", None])
+async def test_nothing_but_a_finite_number_is_added(by: Any) -> None:
+    async def do(ctx: Context) -> None:
+        await ctx.resource(share).increment(by=1.5)
+        await ctx.resource(weights).increment("apples", 3)
+        for handle, field in ((ctx.resource(share), None), (ctx.resource(weights), "apples")):
+            with pytest.raises(StateError, match="increment takes a finite number; got"):
+                await handle.increment(field, by)
+        assert await ctx.resource(share).get() == 1.5
+        assert await ctx.resource(weights).get() == {"apples": 3}
+
+    await done(do, "memory://", share, weights)
 
 
 @pytest.mark.spec("C34")
@@ -85,23 +125,22 @@ async def test_what_does_not_fit_is_refused_and_changes_nothing(do: Any, message
 @pytest.mark.spec("C35")
 async def test_a_stored_value_that_no_longer_fits_is_reported_and_kept(store: str) -> None:
     older = Resource("notes", dict[str, str], scope="session", default=dict)
-    newer = Resource("notes", list[str], scope="session", default=list)
+
+    async def refused(ctx: Context) -> None:
+        for attempt in (ctx.resource(notes).get(), ctx.resource(notes).push("x")):
+            with pytest.raises(StoredValueMisfit, match="does not fit its type any more") as caught:
+                await attempt
+            assert "set()" in str(caught.value.hint)
+
     first, write = agent_of(older, do=lambda ctx: ctx.resource(older).set({"a": "b"}))
-    second, read = agent_of(newer, do=lambda ctx: ctx.resource(newer).get())
-    third, push = agent_of(newer, do=lambda ctx: ctx.resource(newer).push("x"))
-    fourth, renew = agent_of(newer, do=lambda ctx: ctx.resource(newer).set(["new"]))
-    principal = Principal("user-1")
-    async with Kernel(store=store) as kernel:
-        async with kernel.open(first, principal=principal) as session:
-            await write(session)
-            session_id = session.id
-        for agent, run in ((second, read), (third, push)):
-            async with kernel.open(agent, principal=principal, session_id=session_id) as session:
-                with pytest.raises(StoredValueMisfit, match="does not fit its type any more") as caught:
-                    await run(session)
-                assert "set()" in str(caught.value.hint)
-        async with kernel.open(fourth, principal=principal, session_id=session_id) as session:
-            assert await renew(session) == ["new"]
+    second, refuse = agent_of(notes, do=refused)
+    third, renew = agent_of(notes, do=lambda ctx: ctx.resource(notes).set(["new"]))
+    async with opened(first, store=store) as desk:
+        await write(desk.session)
+        for agent, run, result in ((second, refuse, None), (third, renew, ["new"])):
+            who, session_id = desk.session.snapshot.principal, desk.session.id
+            async with desk.kernel.open(agent, principal=who, session_id=session_id) as session:
+                assert await run(session) == result
 
 
 @pytest.mark.spec("C34")
@@ -144,9 +183,7 @@ async def test_an_update_that_others_outrun_until_the_time_is_up_says_how_often_
         assert caught.value.status == 409
         assert await mine.get() == caught.value.attempts
 
-    agent, run = agent_of(total, do=do)
-    async with opened(agent, store=store) as desk:
-        await run(desk.session)
+    await done(do, store)
 
 
 @pytest.mark.spec("C34")
@@ -168,11 +205,8 @@ async def test_no_update_of_many_tasks_is_lost(store: str) -> None:
 
 @pytest.mark.spec("C33")
 async def test_a_scope_belongs_to_its_owner(store: str) -> None:
-    mine = Resource("kept", int, scope="user", default=0)
-    ours = Resource("kept", int, scope="org", default=0)
-    session_only = Resource("kept", int, scope="session", default=0)
-    run_only = Resource("kept", int, scope="request", default=0)
-    every = (mine, ours, session_only, run_only)
+    scopes: list[Any] = ["user", "org", "session", "request"]
+    every = [Resource("kept", int, scope=scope, default=0) for scope in scopes]
 
     async def do(ctx: Context) -> list[int]:
         return [await ctx.resource(resource).increment() for resource in every]
@@ -297,20 +331,17 @@ async def test_a_task_that_an_update_has_started_may_update_once_it_is_over() ->
 
 @pytest.mark.spec("C34")
 async def test_who_waits_for_an_update_of_others_waits_no_longer_than_until_the_deadline() -> None:
-    started, release = asyncio.Event(), asyncio.Event()
+    started, release, handles = asyncio.Event(), asyncio.Event(), list[Any]()
+
+    async def slowly(value: int) -> int:
+        started.set()
+        await release.wait()
+        return value + 1
 
     @tool
     async def hold(ctx: Context) -> int:
         """Update slowly."""
-
-        async def slowly(value: int) -> int:
-            started.set()
-            await release.wait()
-            return value + 1
-
         return await ctx.resource(total).update(slowly)
-
-    handles: list[Any] = []
 
     @tool
     async def leak(ctx: Context) -> bool:
@@ -318,8 +349,7 @@ async def test_who_waits_for_an_update_of_others_waits_no_longer_than_until_the_
         handles.append(ctx.resource(total))
         return True
 
-    agent = Agent("tester", uses=[Capability("kit", tools=[hold, leak], resources=[total])])
-    async with opened(agent) as desk:
+    async with opened(Agent("tester", uses=[Capability("kit", tools=[hold, leak], resources=[total])])) as desk:
         await desk.session.options(timeout=0.2).call(leak)
         slow = asyncio.create_task(desk.session.call(hold))
         await started.wait()

@@ -20,7 +20,7 @@ total = Resource("total", int, scope="session", default=0)
 class Gate:
     """Stops a validator until it is opened."""
 
-    def __init__(self) -> None:
+    def close(self) -> None:
         self.reached, self.opened = Event(), Event()
 
     def pass_through(self) -> None:
@@ -59,32 +59,25 @@ AGAIN: dict[str, Work] = {
 }
 
 
-async def others_go_on(ctx: Context, work: Awaitable[Any]) -> None:
-    """Write another value while a validator of some work waits."""
-    running = asyncio.ensure_future(work)
-    await asyncio.to_thread(gate.reached.wait, 20)
-    async with asyncio.timeout(60):
-        assert await ctx.resource(total).increment() > 0
-    assert not running.done()
-    gate.opened.set()
-    await running
-
-
 @pytest.mark.timeout(60)
 @pytest.mark.spec("C34")
 @pytest.mark.parametrize("kind", ["state", "resource"])
 @pytest.mark.parametrize("operation", [*WORK, *AGAIN])
-async def test_a_slow_validator_holds_up_nobody_else(
-    operation: str, kind: str, store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_validator_holds_up_nobody_else(operation: str, kind: str, store: str) -> None:
     async def do(ctx: Context) -> None:
         handle = ctx.state(Slow) if kind == "state" else ctx.resource(SLOW)
-        monkeypatch.setitem(globals(), "gate", open_gate := Gate())
-        open_gate.opened.set()
+        gate.close()
         if operation in AGAIN:
+            gate.opened.set()
             await handle.patch(name="slow")
-        monkeypatch.setitem(globals(), "gate", Gate())
-        await others_go_on(ctx, (WORK | AGAIN)[operation](handle))
+            gate.close()
+        running = asyncio.ensure_future((WORK | AGAIN)[operation](handle))
+        await asyncio.to_thread(gate.reached.wait, 20)
+        async with asyncio.timeout(60):
+            assert await ctx.resource(total).increment() > 0
+        assert not running.done()
+        gate.opened.set()
+        await running
         assert (await handle.get()).name == "slow"
 
     await done(do, SLOW, total, store=store, state={"session": Slow})

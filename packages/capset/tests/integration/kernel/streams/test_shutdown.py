@@ -25,7 +25,7 @@ from tests.helpers.kernel.streams.support import (
     sent,
     through,
 )
-from tests.helpers.kernel.support import desk, records_of, turns
+from tests.helpers.kernel.support import desk, read, records_of, turns
 from tests.waiting import until
 
 
@@ -85,7 +85,7 @@ async def test_what_ends_in_time_is_not_cancelled(stage: Stage, monkeypatch: pyt
     called = counting("process", log, pause=0.02)
     async with stage(called, closes=False) as opened:
         stream = opened.session.stream(called, to=3)
-        reading = asyncio.create_task(all_of(stream))
+        reading = asyncio.create_task(read(stream))
         await until(lambda: log.started)
     assert [message.kind for message in await reading] == ["event"] * 3 + ["reply"]
 
@@ -101,7 +101,7 @@ async def test_closing_takes_no_new_messages_and_does_not_wait_for_them(stage: S
         yield sent(called, 3)
 
     async with stage(called, closes=False) as opened:
-        reading = asyncio.create_task(all_of(opened.kernel.run(opened.session, messages())))
+        reading = asyncio.create_task(read(opened.kernel.run(opened.session, messages())))
         await until(lambda: log.started)
         began = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - began < 2, "what reads is not waited for"
@@ -123,22 +123,17 @@ async def test_who_reads_one_that_will_not_end_is_told_of_its_end(door: str, imp
 
     called = processor(process)
 
-    async def read() -> list[Message]:
+    async def collect() -> list[Message]:
         async with through(door, opened, called) as messages:
             return [message async for message in messages]
 
     async with desk(called) as opened:
-        reading = asyncio.create_task(read())
+        reading = asyncio.create_task(collect())
         await started.wait()
     async with asyncio.timeout(2):
         assert codes(await reading) == ["cancelled"]
     release.set()
     await turns()
-
-
-async def all_of(stream: Any) -> list[Message]:
-    async with stream as messages:
-        return [message async for message in messages]
 
 
 @pytest.mark.spec("K15", "K17")

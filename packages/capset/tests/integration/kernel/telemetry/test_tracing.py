@@ -14,17 +14,10 @@ from typing import Any
 import pytest
 from opentelemetry.trace import StatusCode
 
-from capset import (
-    Agent,
-    Capability,
-    Json,
-    Kernel,
-    Principal,
-    tool,
-)
+from capset import Agent, Capability, Json, tool
 from capset.errors import PermissionDenied
 from capset.ext import Governance
-from tests.helpers.kernel.support import read
+from tests.helpers.kernel.support import opened, read
 from tests.helpers.kernel.telemetry.tracing import SECRET, fail, greet, traced, twice, unlock
 from tests.traces import Traces, said
 from tests.waiting import until
@@ -32,8 +25,12 @@ from tests.waiting import until
 pytestmark = pytest.mark.spec("P13", "T25")
 
 
-async def test_a_call_is_one_span_with_the_conventional_attributes() -> None:
-    traces = Traces()
+@pytest.fixture
+def traces() -> Traces:
+    return Traces()
+
+
+async def test_a_call_is_one_span_with_the_conventional_attributes(traces: Traces) -> None:
     async with traced(traces) as session:
         result = await session.try_call(greet, name="bob")
     assert (traces.one.name, traces.one.kind.name) == ("execute_tool greet", "INTERNAL")
@@ -67,9 +64,8 @@ async def test_a_call_is_one_span_with_the_conventional_attributes() -> None:
     ],
 )
 async def test_what_fails_names_its_error_and_says_nothing_of_it(
-    name: str, arguments: dict[str, Any], code: str, outcome: str
+    name: str, arguments: dict[str, Any], code: str, outcome: str, traces: Traces
 ) -> None:
-    traces = Traces()
     async with traced(traces) as session:
         result = await session.try_message(session.message(name, arguments))
         assert result.error is not None
@@ -80,8 +76,7 @@ async def test_what_fails_names_its_error_and_says_nothing_of_it(
     assert not [value for value in ("it rains", SECRET, "swordfish", "nmae") if value in traces.text]
 
 
-async def test_an_unknown_tool_has_no_name_of_the_callers_choice() -> None:
-    traces = Traces()
+async def test_an_unknown_tool_has_no_name_of_the_callers_choice(traces: Traces) -> None:
     async with traced(traces) as session:
         await session.try_message(session.message("greet-" + "x" * 50, {}))
     assert traces.one.name == "execute_tool unknown_tool"
@@ -89,22 +84,17 @@ async def test_an_unknown_tool_has_no_name_of_the_callers_choice() -> None:
     assert "xxx" not in traces.text
 
 
-async def test_a_tool_of_dynamic_uses_has_its_name() -> None:
-    traces = Traces()
+async def test_a_tool_of_dynamic_uses_has_its_name(traces: Traces) -> None:
     kit = Capability("kit", tools=[greet])
-    agent = Agent("tester", uses=lambda context: [kit])
-    async with (
-        Kernel(store="memory://", observers=[traces.observer()]) as kernel,
-        kernel.open(agent, principal=Principal("ada")) as session,
-    ):
-        assert await session.call(greet, name="bob") == "hello bob"
+    async with opened(Agent("tester", uses=lambda ctx: [kit]), observers=[traces.observer()]) as desk:
+        assert await desk.session.call(greet, name="bob") == "hello bob"
     assert traces.one.name == "execute_tool greet"
-    assert said(traces.one)["gen_ai.tool.name"] == "greet"
-    assert said(traces.one)["capset.capability"] == "kit"
+    attributes = said(traces.one)
+    assert (attributes["gen_ai.tool.name"], attributes["capset.capability"]) == ("greet", "kit")
 
 
-async def test_a_cancelled_call_ends_its_span() -> None:
-    traces, started = Traces(), asyncio.Event()
+async def test_a_cancelled_call_ends_its_span(traces: Traces) -> None:
+    started = asyncio.Event()
 
     @tool(effect="read")
     async def sleep() -> str:
@@ -119,15 +109,14 @@ async def test_a_cancelled_call_ends_its_span() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        never = session.stream(sleep)
-        async with never:
+        async with session.stream(sleep):
             pass  # it is cancelled before its first step
-    assert [said(span)["error.type"] for span in traces.spans] == ["cancelled", "cancelled"]
-    assert [said(span)["capset.outcome"] for span in traces.spans] == ["cancelled", "cancelled"]
+    ends = [(said(span)["error.type"], said(span)["capset.outcome"]) for span in traces.spans]
+    assert ends == [("cancelled", "cancelled")] * 2
 
 
-async def test_the_span_of_a_call_that_is_given_up_ends_with_its_outcome() -> None:
-    traces, release = Traces(), threading.Event()
+async def test_the_span_of_a_call_that_is_given_up_ends_with_its_outcome(traces: Traces) -> None:
+    release = threading.Event()
 
     @tool(effect="read", timeout=0.05)
     def stubborn() -> str:
@@ -137,8 +126,7 @@ async def test_the_span_of_a_call_that_is_given_up_ends_with_its_outcome() -> No
 
     async with traced(traces, stubborn) as session:
         try:
-            result = await session.try_call(stubborn)
-            assert result.error is not None
+            assert not (await session.try_call(stubborn)).success
             assert said(traces.one)["capset.outcome"] == "timed_out"
         finally:
             release.set()
@@ -146,10 +134,10 @@ async def test_the_span_of_a_call_that_is_given_up_ends_with_its_outcome() -> No
 
 
 async def test_a_handler_that_swallows_its_deadline_has_a_span_that_ends_before_it(
-    monkeypatch: pytest.MonkeyPatch,
+    traces: Traces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("capset.kernel.call.stages.run.CLEANUP_SECONDS", 0.05)
-    traces, release, gone = Traces(), asyncio.Event(), asyncio.Event()
+    release, gone = asyncio.Event(), asyncio.Event()
 
     @tool(effect="read", timeout=0.05)
     async def deaf() -> str:
@@ -193,8 +181,7 @@ async def test_content_is_there_only_where_it_was_asked_for_and_then_masked() ->
             assert json.loads(attributes["gen_ai.tool.call.result"])["token"] == "[redacted]"
 
 
-async def test_what_the_host_redacts_is_in_no_span() -> None:
-    traces = Traces()
+async def test_what_the_host_redacts_is_in_no_span(traces: Traces) -> None:
     async with traced(traces, content=True, governance=Governance(redact=["hunter[0-9]"])) as session:
         await session.call(greet, name=SECRET)
         await session.try_call(fail, why=SECRET)
@@ -202,31 +189,26 @@ async def test_what_the_host_redacts_is_in_no_span() -> None:
     assert said(traces.spans[0])["gen_ai.tool.call.result"] == '"hello [redacted]"'
 
 
-async def test_content_is_bounded() -> None:
-    traces = Traces()
+async def test_content_is_bounded(traces: Traces) -> None:
     async with traced(traces, content=True) as session:
         await session.call(greet, name="x" * 100_000)
-    attributes = said(traces.one)
-    assert len(attributes["gen_ai.tool.call.arguments"]) <= 16_385
-    assert len(attributes["gen_ai.tool.call.result"]) <= 16_385
+    for name in ("arguments", "result"):
+        assert len(said(traces.one)[f"gen_ai.tool.call.{name}"]) <= 16_385
 
 
-async def test_spans_do_not_say_who_acts() -> None:
-    traces = Traces()
+async def test_spans_do_not_say_who_acts(traces: Traces) -> None:
     async with traced(traces, content=True) as session:
         with pytest.raises(PermissionDenied):
             await session.call(unlock, code="1")
         await session.call(twice, name="bob")
-    assert "acme" not in traces.text
-    assert '"ada"' not in traces.text
+    assert not [value for value in ("acme", '"ada"') if value in traces.text]
 
 
 @pytest.mark.parametrize(("value", "has_content"), [("true", True), ("SPAN_ONLY", True), ("false", False), ("", False)])
 async def test_the_environment_may_ask_for_content(
-    value: str, has_content: bool, monkeypatch: pytest.MonkeyPatch
+    value: str, has_content: bool, traces: Traces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", value)
-    traces = Traces()
     async with traced(traces) as session:
         await session.call(greet, name="bob")
     assert ("gen_ai.tool.call.result" in said(traces.one)) is has_content
@@ -238,13 +220,11 @@ async def test_a_span_that_is_not_sampled_costs_no_record_and_leaves_its_id() ->
 
     traces = Traces(TracerProvider(sampler=ALWAYS_OFF, shutdown_on_exit=False))
     async with traced(traces) as session:
-        (message,) = [
-            streamed for streamed in await read(session.stream(greet, name="bob")) if streamed.kind == "reply"
-        ]
+        (reply,) = await read(session.stream(greet, name="bob"))
     assert traces.spans == []
-    assert message.meta is not None
-    assert message.meta.traceparent is not None
-    assert int(message.meta.traceparent[-2:], 16) & 1 == 0
+    assert reply.meta is not None
+    assert reply.meta.traceparent is not None
+    assert int(reply.meta.traceparent[-2:], 16) & 1 == 0
 
 
 @pytest.mark.realtime

@@ -10,7 +10,8 @@ from sqlalchemy import Connection
 
 from capset.errors import StoreError
 from capset.stores.base import AuditQuery
-from capset_testing.store_suite.support import NOW, begin, entry
+from capset.stores.sql.sqlite import SqliteStore
+from capset_testing.store_suite.support import NOW, entry
 from tests.helpers.stores.sql.support import line_of, opened, process
 from tests.helpers.stores.sql.writer.writer import writer_of
 
@@ -18,11 +19,10 @@ from tests.helpers.stores.sql.writer.writer import writer_of
 LIMITED = """
 import asyncio, resource, sys
 from capset.errors import StoreError
-from capset.stores.base import make_store
 from capset_testing.store_suite.support import NOW, begin, entry
 
 async def main():
-    store = make_store("sqlite:///" + sys.argv[1])
+    store = open_sqlite("sqlite:///" + sys.argv[1])
     await store.open()
     await store.audit.commit(entry("first"))
     await begin(store, "s")
@@ -57,10 +57,8 @@ async def test_a_limit_of_the_system_is_told_and_outlived(tmp_path: Path) -> Non
         assert line_of(child) == "41 the database 'FILE' could not be read or written: the system reported an error"
         assert child.wait(60) == 0
     async with opened(path) as store:
-        verification = await store.audit.verify()
-        page = await store.audit.query(AuditQuery())
-    assert verification.ok
-    assert [record.id for record in page.items] == ["last", "buffered", "first"]
+        assert (await store.audit.verify()).ok
+        assert [record.id for record in await store.audit.read()] == ["first", "buffered", "last"]
 
 
 def limit_pages(more: int) -> Callable[[Connection], None]:
@@ -74,30 +72,25 @@ def limit_pages(more: int) -> Callable[[Connection], None]:
 
 
 @pytest.mark.spec("G23")
-async def test_a_full_disk_refuses_durable_writes_and_keeps_buffered_ones(tmp_path: Path) -> None:
-    async with opened(tmp_path / "a.db") as store:
-        writer = writer_of(store)
-        await begin(store, "s")
-        await writer.write(limit_pages(12))
-        with pytest.raises(StoreError, match="has no room left: the disk is full"):
-            await store.files.write("s", "/big", bytes(200_000), org=None, now=NOW)
-        count, refused = 0, ""
-        while not refused:
-            store.audit.append(entry(f"buffered {count}", reason="x" * 1000))
-            try:
-                await store.audit.commit(entry(f"durable {count}", reason="x" * 1000))
-                count += 1
-            except StoreError as error:
-                refused = error.message
-        assert "the disk is full" in refused
-        with pytest.raises(StoreError, match="the disk is full"):
-            await store.audit.flush()
-        store.audit.append(entry("later"))
-        assert (await store.audit.verify()).checked == 2 * count
-        await writer.write(limit_pages(1000))
-        await store.audit.flush()
-        verification = await store.audit.verify()
-        page = await store.audit.query(AuditQuery(limit=2))
-        assert (verification.problem, verification.checked) == (None, 2 * count + 2)
-        assert [record.id for record in page.items] == ["later", f"buffered {count}"]
-        assert await store.files.list("s", "/", recursive=True) == []
+async def test_a_full_disk_refuses_durable_writes_and_keeps_buffered_ones(file_store: SqliteStore) -> None:
+    writer, audit, count, refused = writer_of(file_store), file_store.audit, 0, ""
+    await writer.write(limit_pages(12))
+    with pytest.raises(StoreError, match="has no room left: the disk is full"):
+        await file_store.files.write("s", "/big", bytes(200_000), org=None, now=NOW)
+    while not refused:
+        audit.append(entry(f"buffered {count}", reason="x" * 1000))
+        try:
+            await audit.commit(entry(f"durable {count}", reason="x" * 1000))
+            count += 1
+        except StoreError as error:
+            refused = error.message
+    assert "the disk is full" in refused
+    with pytest.raises(StoreError, match="the disk is full"):
+        await audit.flush()
+    audit.append(entry("later"))
+    assert (await audit.verify()).checked == 2 * count
+    await writer.write(limit_pages(1000))
+    await audit.flush()
+    assert (await audit.verify()).checked == 2 * count + 2
+    assert [record.id for record in (await audit.query(AuditQuery(limit=2))).items] == ["later", f"buffered {count}"]
+    assert await file_store.files.list("s", "/", recursive=True) == []

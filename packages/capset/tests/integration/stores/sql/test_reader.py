@@ -18,9 +18,8 @@ from tests.waiting import until
 async def test_a_read_that_was_given_up_leaves_no_connection_behind_a_closed_store(url: str) -> None:
     store = store_at(url)
     await store.open()
-    reader = store._reader
+    reader, engine = store._reader, store._reader.opened
     begun, go_on = threading.Event(), threading.Event()
-    engine = reader.opened
 
     def read(connection: Connection) -> None:
         connection.exec_driver_sql("SELECT 1")

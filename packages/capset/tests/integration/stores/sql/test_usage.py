@@ -11,8 +11,11 @@ import pytest
 from capset.definitions.governance.usage import AgentUsage, UsageLimit
 from capset.errors import StoreError
 from capset.stores.base import StepClaim, UsageWindow, WindowUsage
-from tests.helpers.stores.sql.support import opened, opened_at, raw
+from capset.stores.sql.store import SqlStore
+from tests.helpers.stores.sql.support import opened, raw
 from tests.waiting import moment
+
+pytestmark = pytest.mark.spec("R24")
 
 WINDOW: Final = UsageWindow("window", 3_600 * 10**9)
 MOST: Final = AgentUsage(steps=1, tokens=1_000)
@@ -21,19 +24,16 @@ USED: Final = AgentUsage(steps=1, tokens=10)
 NONE: Final = AgentUsage()
 
 
-@pytest.mark.spec("R24")
-async def test_a_settlement_that_nobody_waits_for_counts_once(url: str) -> None:
-    async with opened_at(url) as store:
-        await store.usage.reserve(CLAIM, 1)
-        settling = asyncio.create_task(store.usage.settle(CLAIM, USED, 1))
-        await moment(0)
-        settling.cancel()
-        for _ in range(2):
-            await store.usage.settle_owed()
-            assert await store.usage.read([WINDOW], 1) == [WindowUsage(USED, NONE)]
+async def test_a_settlement_that_nobody_waits_for_counts_once(store: SqlStore) -> None:
+    await store.usage.reserve(CLAIM, 1)
+    settling = asyncio.create_task(store.usage.settle(CLAIM, USED, 1))
+    await moment(0)
+    settling.cancel()
+    for _ in range(2):
+        await store.usage.settle_owed()
+        assert await store.usage.read([WINDOW], 1) == [WindowUsage(USED, NONE)]
 
 
-@pytest.mark.spec("R24")
 async def test_a_settlement_that_fails_is_made_later(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with opened(path, busy_seconds=0.1) as store:
@@ -42,7 +42,6 @@ async def test_a_settlement_that_fails_is_made_later(tmp_path: Path) -> None:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoreError):
                 await store.usage.settle(CLAIM, USED, 1)
-            other.execute("ROLLBACK")
         assert await store.usage.read([WINDOW], 1) == [WindowUsage(NONE, MOST)]
         await store.usage.settle_owed()
         assert await store.usage.read([WINDOW], 1) == [WindowUsage(USED, NONE)]

@@ -13,9 +13,7 @@ from capset.errors import FileError
     ("path", "clean"),
     [
         ("/", "/"),
-        ("//", "/"),
         ("/.", "/"),
-        ("/a", "/a"),
         ("/a/", "/a"),
         ("//a///b/./c/", "/a/b/c"),
         ("/A/a", "/A/a"),
@@ -33,27 +31,20 @@ def test_a_path_has_one_form(path: str, clean: str) -> None:
 
 @pytest.mark.spec("P22")
 @pytest.mark.parametrize(
-    ("path", "problem"),
+    ("problem", "paths"),
     [
-        ("", "absolute"),
-        ("a", "absolute"),
-        ("./a", "absolute"),
-        ("~/a", "absolute"),
-        ("\\a", "absolute"),
-        ("C:/a", "absolute"),
-        ("/..", r"'\.\.'"),
-        ("/a/../b", r"'\.\.'"),
-        ("/a/..", r"'\.\.'"),
-        ("/a\0b", "NUL"),
-        ("/\ud800", "valid Unicode"),
-        ("/" + "a" * MAX_PATH_BYTES, "at most 1024 bytes"),
-        ("/" + "\u65e5" * 342, "at most 1024 bytes"),
-        ("/a" * (MAX_LEVELS + 1), "at most 64 levels"),
+        ("absolute", ["", "a", "./a", "~/a", "\\a", "C:/a"]),
+        (r"'\.\.'", ["/..", "/a/../b", "/a/.."]),
+        ("NUL", ["/a\0b"]),
+        ("valid Unicode", ["/\ud800"]),
+        ("at most 1024 bytes", ["/" + "a" * MAX_PATH_BYTES, "/" + "\u65e5" * 342]),
+        ("at most 64 levels", ["/a" * (MAX_LEVELS + 1)]),
     ],
 )
-def test_any_other_path_is_refused(path: str, problem: str) -> None:
-    with pytest.raises(FileError, match=problem):
-        normalise_path(path)
+def test_any_other_path_is_refused(problem: str, paths: list[str]) -> None:
+    for path in paths:
+        with pytest.raises(FileError, match=problem):
+            normalise_path(path)
 
 
 @pytest.mark.spec("P22")
@@ -79,8 +70,6 @@ def test_a_normalised_path_stays_inside_and_stays_itself(path: str) -> None:
     assert "/" not in above
 
 
-def test_a_file_knows_its_name() -> None:
-    def named(path: str) -> str:
-        return FileStat(path, False, 0, 1, "", "").name
-
-    assert (named("/"), named("/a"), named("/a/b.txt")) == ("/", "a", "b.txt")
+@pytest.mark.parametrize(("path", "name"), [("/", "/"), ("/a", "a"), ("/a/b.txt", "b.txt")])
+def test_a_file_knows_its_name(path: str, name: str) -> None:
+    assert FileStat(path, False, 0, 1, "", "").name == name

@@ -1,5 +1,3 @@
-"""Limits and budgets, as they may be written."""
-
 from __future__ import annotations
 
 from typing import Any
@@ -49,12 +47,8 @@ def test_a_window_is_a_number_and_a_unit(number: int, unit: str) -> None:
         *(0, 100, True, False, None, 1.5, "", "100", "/1h", "100/", "0/1h", "-1/1h", "1.5/1h", "1e3/1h", "100 per 1h"),
         *("100/h", "100/0s", "100/01s", "100/1w", "100/1H", "100/1 h", " 100/1h", "100/1h\n", "١/1h", "1/１h"),
         *("100/367d", "9999999999/1h", "1000001/1h", {"requests": 100}, {"window": "1h"}, {}, [0], [None], [["1/1s"]]),
-        {"requests": True, "window": "1h"},
-        {"requests": "100", "window": "1h"},
-        {"requests": 100, "window": 3600},
-        {"requests": 0, "window": "1h"},
-        {"requests": 100, "window": "1h", "per": "everybody"},
-        {"requests": 100, "window": "1h", "burst": 5},
+        *({"requests": "100", "window": "1h"}, {"requests": True, "window": "1h"}, {"requests": 100, "window": 3600}),
+        *({"requests": 100, "window": "1h", "per": "everybody"}, {"requests": 100, "window": "1h", "burst": 5}),
     ],
 )
 def test_what_is_no_limit_is_refused_with_the_tools_name(wrong: Any) -> None:
@@ -67,9 +61,8 @@ def test_what_is_no_limit_is_refused_with_the_tools_name(wrong: Any) -> None:
 def test_what_a_limit_prints_reads_as_the_limit(requests: int, seconds: int, per: Any) -> None:
     limit = Limit(requests, f"{seconds}s", per=per)
     text, _, scope = str(limit).partition(" per ")
-    assert limited({"requests": requests, "window": text.partition("/")[2], "per": scope or "principal"}).limits == (
-        limit,
-    )
+    written = {"requests": requests, "window": text.partition("/")[2], "per": scope or "principal"}
+    assert limited(written).limits == (limit,)
 
 
 @pytest.mark.spec("G15")
@@ -103,10 +96,8 @@ def test_an_allowance_is_written_as_it_is_read() -> None:
 @pytest.mark.spec("G36")
 def test_the_lowest_of_several_grants_what_all_of_them_grant() -> None:
     other = Allowance(limits=["5/1m", "100/1h"], session=Budget(calls=200, cost=0.5), run=Budget(cost=1))
-    allowance = lowest_allowance((FULL, None, other))
-    assert allowance == Allowance(limits=[*FULL.limits, "5/1m"], session=Budget(100, 0.5), run=Budget(0, 1)), (
-        "every limit holds; of budgets the smaller number"
-    )
+    lowest = Allowance(limits=[*FULL.limits, "5/1m"], session=Budget(100, 0.5), run=Budget(0, 1))
+    assert lowest_allowance((FULL, None, other)) == lowest
     assert lowest_allowance((None, None)) is None
     assert lowest_allowance((None, FULL)) == FULL
 
@@ -117,11 +108,8 @@ def test_the_lowest_of_several_grants_what_all_of_them_grant() -> None:
     [
         {"limits": [f"{count}/1h" for count in range(1, 22)]},
         {"limits": ["1/1w"]},
-        {"session": {"calls": 2**53 + 1}},
-        {"session": {"cost": 10**400}},
-        {"run": {"tokens": 1}},
-        {"day": {"calls": 1}},
-        "100/1h",
+        *({"session": {"calls": 2**53 + 1}}, {"session": {"cost": 10**400}}, {"run": {"tokens": 1}}),
+        *({"day": {"calls": 1}}, "100/1h"),
     ],
 )
 def test_what_is_no_allowance_is_refused(wrong: Any) -> None:

@@ -1,27 +1,17 @@
-"""What is no contract of a processor is refused, with what was expected, what came, and what to do."""
-
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field, PlainSerializer, computed_field, create_model, field_serializer
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field, create_model, field_serializer
 from typing_extensions import TypedDict
 
 from capset import DefinitionError
 from tests.helpers.definitions.tools.processors import Answer, Said, Say, message, processor
 
-
-class Open(BaseModel, extra="allow"):
-    x: int = 1
-
-
-class Renamed(BaseModel):
-    x: Annotated[int, Field(alias="X")]
-
-
-class Numbers(BaseModel):
-    x: int = 1
+OPEN = create_model("Open", __config__=ConfigDict(extra="allow"), x=(int, 1))
+RENAMED = create_model("Renamed", x=Annotated[int, Field(alias="X")])
+NUMBERS = create_model("Numbers", x=(int, 1))
 
 
 class Needed(TypedDict):
@@ -34,38 +24,28 @@ def json_schema(**properties: Any) -> dict[str, Any]:
     return {"type": "object", "description": "Some message.", "properties": members}
 
 
+OBJECT: dict[str, Any] = {"type": "object", "properties": {"x": {}}}
 ROUTED = "must be one literal text, by which it is routed; got"
 INBOUND = {
-    "a property that is not there": (
-        json_schema(data={"type": "object", "properties": {"x": {}}, "required": ["y"]}),
-        "'y' is required, and no property",
-    ),
-    "a default of an object": (
-        json_schema(data={"type": "object", "properties": {"x": {}}, "default": {"x": 1}}),
-        "a default as a whole would never be used",
-    ),
+    "a property that is not there": (json_schema(data={**OBJECT, "required": ["y"]}), "'y' is required, and no prop"),
+    "a default of an object": (json_schema(data={**OBJECT, "default": {"x": 1}}), "a default as a whole would never"),
     "no type": (message(type=str), rf"its inbound, Some: its type {ROUTED} \[\]"),
     "two types": (message(type=Literal["A", "B"]), rf"its type {ROUTED} \['A', 'B'\]"),
     "a type that is no text": (message(type=Literal[1]), rf"its type {ROUTED} \[1\]"),
     "no kind": (message(kind=str), rf"its kind {ROUTED} \[\]"),
-    "two kinds": (message(kind=Literal["command", "query"]), rf"its kind {ROUTED}"),
     "a kind of the outbound": (message(kind=Literal["event"]), "its kind must be command or query; got 'event'"),
     "a type that is none": (message(type=Literal["two words"]), "its type must match .*; got 'two words'"),
     "no description": (message(doc=None), r"needs a description \(a docstring\): the model chooses the tool by it"),
-    "an empty description": (message(doc="  "), "needs a description"),
     "another field": (message(urgent=bool), "a message has kind, type and data, and no 'urgent'; put it into data"),
     "no model": (int, "its inbound must be a pydantic model or a JSON Schema; got <class 'int'>"),
-    "data that is open": (message(Open), "Open allows extra fields; a tool's arguments are all named"),
-    "data with an alias": (message(Renamed), r"Renamed\.x has an alias; an argument has one name"),
-    "data with another default": (message(Numbers, default=Numbers(x=2)), "its default as a whole is not what its"),
+    "data that is open": (message(OPEN), "Open allows extra fields; a tool's arguments are all named"),
+    "data with an alias": (message(RENAMED), r"Renamed\.x has an alias; an argument has one name"),
+    "data with another default": (message(NUMBERS, default=NUMBERS(x=2)), "its default as a whole is not what its"),
     "data with a default too many": (message(Needed, default={"x": 1}), "its default as a whole is not what its"),
     "a JSON Schema without a type": (json_schema(type=None), rf"its inbound: its type {ROUTED} \[\]"),
-    "a JSON Schema of two types": (json_schema(type={"enum": ["A", "B"]}), rf"its type {ROUTED} \['A', 'B'\]"),
-    "a JSON Schema with a type that is free": (json_schema(type={"type": "string"}), rf"its type {ROUTED} \[\]"),
-    "a JSON Schema without a kind": (json_schema(kind=None), rf"its kind {ROUTED}"),
+    "a JSON Schema of two kinds": (json_schema(kind={"enum": ["A", "B"]}), rf"its kind {ROUTED} \['A', 'B'\]"),
     "a JSON Schema with more": (json_schema(meta={}), "and no 'meta'; put it into data"),
     "a JSON Schema whose data is none": (json_schema(data=[1]), "its inbound: it is no JSON Schema: properties.data"),
-    "a JSON Schema whose kind is none": (json_schema(kind={"enum": 5}), "its inbound: it is no JSON Schema"),
     "a JSON Schema of no properties": ({**json_schema(), "properties": [1]}, "it is no JSON Schema: properties"),
     "a JSON Schema without words": ({**json_schema(), "description": ""}, "needs a description"),
 }
@@ -77,17 +57,6 @@ def test_an_inbound_that_is_none_is_refused(inbound: Any, pattern: str) -> None:
     with pytest.raises(DefinitionError, match=pattern) as caught:
         processor(inbound=inbound, name="odd", outbound=Answer)
     assert caught.value.message.startswith("tool 'odd'")
-
-
-@pytest.mark.spec("K5")
-def test_what_a_literal_is_written_as_is_told() -> None:
-    with pytest.raises(DefinitionError) as caught:
-        processor(inbound=message(type=str))
-    assert caught.value.hint == "write type: Literal['…'] = '…'"
-    with pytest.raises(DefinitionError) as caught:
-        processor(inbound=json_schema(kind=None))
-    assert caught.value.hint == "write properties.kind: {'const': '…'}"
-    assert caught.value.message.startswith("a processor, its inbound")
 
 
 class Shouted(BaseModel):
@@ -115,26 +84,20 @@ class Counted(BaseModel):
 
 
 def said(**field: Any) -> Any:
-    """Return the model of an event whose data has a field of its own."""
     return create_model("Said", __base__=Said, data=(str, Field(**field)), __doc__="It was said.")
 
 
+EVENT: Any = Literal["event"]
+REPLY: Any = Literal["reply"]
 OUTBOUND = {
     "nothing": ([], "must be at least one reply or event"),
     "a command": (Say, "its outbound, Say: its kind must be reply or event; got 'command'"),
     "one of a union": (Said | Say, "its kind must be reply or event; got 'command'"),
-    "two events of a type": (
-        [Said, message(kind=Literal["event"], type=Literal["Chat.Said"])],
-        "two messages of the kind event have the type 'Chat.Said'",
-    ),
-    "two replies of a type": (
-        Answer | message(kind=Literal["reply"], type=Literal["Chat.Say"]),
-        "two messages of the kind reply have the type 'Chat.Say'",
-    ),
-    "without a type": (message(kind=Literal["reply"], type=str), rf"its type {ROUTED}"),
-    "without a description": (message(kind=Literal["reply"], doc=None), "needs a description"),
+    "two events of a type": ([Said, message(kind=EVENT, type=Literal["Chat.Said"])], "two messages of the kind event"),
+    "two replies of a type": (Answer | message(kind=REPLY, type=Literal["Chat.Say"]), "have the type 'Chat.Say'"),
+    "without a type": (message(kind=REPLY, type=str), rf"its type {ROUTED}"),
+    "without a description": (message(kind=REPLY, doc=None), "needs a description"),
     "a text": ("Answer", "must be a pydantic model or a JSON Schema; got 'Answer'"),
-    "none": (None, "must be a pydantic model or a JSON Schema; got None"),
     "a union of no list": ({"anyOf": 5}, "its union must list the JSON Schemas of messages; got 5"),
     "a union of no schemas": ({"oneOf": [5]}, r"its union must list the JSON Schemas of messages; got \[5\]"),
     "a reference to nothing": ({"anyOf": [{"$ref": "#/$defs/Gone"}]}, "'#/\\$defs/Gone' points at nothing in its"),
@@ -149,64 +112,36 @@ def test_an_outbound_that_is_none_is_refused(outbound: Any, pattern: str) -> Non
     assert caught.value.message.startswith("tool 'odd', its outbound")
 
 
-REWRITTEN = {
-    "data by another name": said(serialization_alias="payload"),
-    "data that is left out": said(exclude=True),
-    "a type that is written otherwise": message(
-        kind=Literal["event"], type=Annotated[Literal["A"], PlainSerializer(len, return_type=int)]
-    ),
-    "data that the message writes": Shouted,
-    "a field that the message computes": Counted,
-}
+RETYPED = message(kind=EVENT, type=Annotated[Literal["A"], PlainSerializer(len, return_type=int)])
 
 
 @pytest.mark.spec("G38")
-@pytest.mark.parametrize("outbound", REWRITTEN.values(), ids=REWRITTEN)
+@pytest.mark.parametrize(
+    "outbound", [said(serialization_alias="payload"), said(exclude=True), RETYPED, Shouted, Counted]
+)
 def test_a_message_that_would_be_published_otherwise_than_it_leaves_is_refused(outbound: Any) -> None:
     with pytest.raises(DefinitionError, match=f"{outbound.__name__} changes how the message is written") as caught:
         processor(outbound=[outbound, Answer], name="odd")
     assert caught.value.message.startswith("tool 'odd', its event '")
-    assert caught.value.hint is not None
-    assert "they belong to the type of its data" in caught.value.hint
 
 
 REST = {
-    "a query that writes": (
-        {"inbound": message(int), "effect": "write"},
-        "a query reads and a command does more; its inbound is a query, its effect 'write'",
-    ),
+    "a query that writes": ({"inbound": message(int), "effect": "write"}, "its inbound is a query, its effect 'write'"),
     "a command that reads": ({"effect": "read"}, "its inbound is a command, its effect 'read'"),
-    "an effect that is none": ({"effect": "wild"}, "effect must be one of"),
     "a factory that is none": ({"factory": None}, "its factory must be a function without parameters; got None"),
     "no description": ({"description": " "}, "needs a docstring"),
     "a name that is none": ({"name": "Chat.Say"}, r"the name of the processor of 'Chat\.Say' must match"),
     "a type too long for a name": ({"inbound": message(type=Literal["T" * 65])}, "the name of the processor of 'TTT"),
-    "data that is no object, by the name of its type": (
-        {"inbound": message(int, type=Literal["plain"])},
-        "tool 'plain': its data is no object, so a call of the tool and a message of that type differ",
-    ),
-    "data with a default that does not fit": (
-        {"inbound": message(int, default="x")},
-        "'Some.Thing', parameter 'data': its default does not fit: Input should be a valid integer",
-    ),
+    "no object by the name of its type": ({"inbound": message(int, type=Literal["plain"])}, "its data is no object"),
+    "a default that does not fit": ({"inbound": message(int, default="x")}, "'data': its default does not fit"),
     "a buffer below 0": ({"buffer": -1}, "buffer must be a number of messages, 0 or more; got -1"),
     "a buffer that is no number": ({"buffer": True}, "0 or more; got True"),
     "an example that does not fit": ({"examples": [{"data": 1}]}, "its example 1 does not fit its schema: data"),
-    "a cost below 0": ({"cost": -1}, "cost must be a number, 0 or more; got -1"),
-    "a timeout of 0": ({"timeout": 0}, "timeout must be a positive number of seconds"),
 }
 
 
 @pytest.mark.spec("K4", "K5")
 @pytest.mark.parametrize(("options", "pattern"), REST.values(), ids=REST)
-def test_so_is_whatever_else_is_wrong(options: dict[str, Any], pattern: str) -> None:
+def test_a_processor_that_contradicts_itself_is_refused(options: dict[str, Any], pattern: str) -> None:
     with pytest.raises(DefinitionError, match=pattern):
         processor(**options)
-
-
-@pytest.mark.spec("K4")
-def test_data_that_is_no_object_needs_only_another_name() -> None:
-    with pytest.raises(DefinitionError) as caught:
-        processor(inbound=message(int, type=Literal["plain"]))
-    assert caught.value.hint == "give the tool another name: name='…'"
-    assert processor(inbound=message(int, type=Literal["plain"]), name="other").type == "plain"

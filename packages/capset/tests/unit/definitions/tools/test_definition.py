@@ -7,20 +7,9 @@ import weakref
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from capset import (
-    Agent,
-    Capability,
-    Context,
-    DefinitionError,
-    Policy,
-    Principal,
-    Tool,
-    compose,
-    evaluate,
-    policy,
-    tool,
-)
+from capset import Agent, Capability, DefinitionError, Policy, Principal, Tool, compose, evaluate, policy, tool
 from capset.composition.compose import Composition
 from capset.definitions.blocks import Block
 from capset.errors import PolicyConflict
@@ -39,30 +28,10 @@ def gate(request: object) -> bool:
 
 @pytest.mark.spec("G5")
 def test_a_bare_tool_writes_and_needs_nothing() -> None:
-    definition = tool(save)
-    assert (definition.name, definition.description, definition.effect, definition.timeout) == (
-        "save",
-        "Save.",
-        "write",
-        None,
-    )
-    assert (definition.permissions, definition.policies) == (frozenset(), ())
-    assert definition.handler is save
-    assert definition.has_side_effects
-
-
-@pytest.mark.spec("G5")
-def test_every_option_is_kept() -> None:
-    definition = tool(
-        name="store", description="Store.", effect="external", permissions=["a:b", "a:b"], policies=[gate], timeout=0.5
-    )(save)
-    assert (definition.name, definition.description, definition.effect, definition.timeout) == (
-        "store",
-        "Store.",
-        "external",
-        0.5,
-    )
-    assert (definition.permissions, definition.policies) == (frozenset({"a:b"}), (gate,))
+    for bare in (tool(save), tool()(save)):
+        assert (bare.name, bare.description, bare.effect, bare.timeout) == ("save", "Save.", "write", None)
+        assert (bare.permissions, bare.policies, bare.handler) == (frozenset(), (), save)
+        assert (bare.has_side_effects, bare.parameters) == (True, ("a", "b"))
 
 
 @pytest.mark.spec("G5")
@@ -86,12 +55,6 @@ def test_a_timeout_is_a_positive_number_of_seconds(timeout: Any) -> None:
 
 
 @pytest.mark.spec("G7")
-@pytest.mark.parametrize("option", ["risk"])
-def test_what_is_not_built_yet_is_refused(option: str) -> None:
-    with pytest.raises(TypeError, match=option):
-        tool(**{option: None})  # pyright: ignore[reportArgumentType]
-
-
 @pytest.mark.parametrize("wrong", ["gate", save, lambda request: True, None])
 def test_a_function_is_not_yet_a_policy(wrong: Any) -> None:
     with pytest.raises(DefinitionError, match=r"tool 'save'.*put @policy on the function"):
@@ -107,8 +70,7 @@ def test_a_policy_stands_once_and_two_of_one_id_are_a_conflict() -> None:
 
 def test_decorating_changes_nothing_about_the_function() -> None:
     before = dict(vars(save)), save.__annotations__.copy(), save.__defaults__
-    tool(name="one")(save)
-    tool(name="two")(save)
+    tool(name="store")(save)
     assert (dict(vars(save)), save.__annotations__, save.__defaults__) == before
 
 
@@ -163,8 +125,7 @@ async def test_definitions_cannot_be_changed() -> None:
 async def test_definitions_hold_nothing_that_can_be_changed() -> None:
     for definition in [*await everything(), Principal("p")]:
         for name in names_of(definition):
-            value = getattr(definition, name)
-            assert not isinstance(value, list | dict | set), name
+            assert not isinstance(getattr(definition, name), list | dict | set), name
     snapshot = (await everything())[-1]
     for mapping in (snapshot.composition.tools, snapshot.tools, snapshot.verdicts, snapshot.env):
         with pytest.raises(TypeError):
@@ -189,17 +150,67 @@ def test_a_principal_is_equal_by_value() -> None:
     assert principal != Principal("p", permissions=["a:b"], kind="agent", org="o")
 
 
-def test_how_they_look() -> None:
-    definition: Tool[..., Any] = tool(save)
-    assert repr(definition) == "Tool('save', effect='write')"
-    assert repr(Capability("c", tools=[definition])) == "Capability('c')"
-    assert repr(Agent("a")) == "Agent('a')"
+class Note(BaseModel):
+    text: str
+    tags: list[str] = []
 
 
-def leading(ctx: Context, a: int) -> int:
-    """Lead."""
-    return a
+def write(note: Note, count: int = 1) -> int:
+    """Write a note."""
+    return count
 
 
-def test_the_decorator_can_be_used_bare_and_called() -> None:
-    assert tool(leading).parameters == tool()(leading).parameters == ("a",)
+def make_writer(**options: Any) -> Tool[..., Any]:
+    return tool(**options)(write)
+
+
+@pytest.mark.spec("F3")
+def test_instructions_are_trimmed_and_examples_kept() -> None:
+    examples = [{"note": {"text": "ä", "tags": ["x"]}}, {"note": {"text": ""}, "count": 2**70}]
+    definition = make_writer(instructions=[" Read first. ", "", "Be brief."], examples=examples)
+    assert definition.instructions == ("Read first.", "Be brief.")
+    assert [dict(example) for example in definition.examples] == examples
+
+
+@pytest.mark.spec("F3")
+def test_examples_are_the_tools_own() -> None:
+    examples = [{"note": {"text": "a", "tags": ["x"]}}]
+    definition = make_writer(examples=examples)
+    examples[0]["note"]["tags"] = ["changed"]
+    examples.append({"note": {"text": "b"}})
+    assert [dict(example) for example in definition.examples] == [{"note": {"text": "a", "tags": ["x"]}}]
+    with pytest.raises(TypeError):
+        definition.examples[0]["note"] = {}  # pyright: ignore[reportIndexIssue]
+
+
+@pytest.mark.spec("F3", "C39")
+@pytest.mark.parametrize(
+    ("message", "examples"),
+    [
+        (" does not fit its schema: note: Field required", [{}]),
+        (" does not fit its schema: note.text:", [{"note": {"text": 5}}]),
+        (" does not fit its schema: count:", [{"note": {"text": "a"}, "count": "1"}]),
+        (" does not fit its schema: more:", [{"note": {"text": "a"}, "more": 1}]),
+        (" does not fit its schema: note.more:", [{"note": {"text": "a", "more": 1}}]),
+        (" is no JSON data", [{"note": Note(text="a")}, {"note": {"text": "a"}, "count": float("nan")}]),
+        ("", [{"note": {"text": "\ud800"}}]),
+        (" must be a mapping", [[("note", {"text": "a"})], "note", None]),
+    ],
+)
+def test_an_example_that_a_call_would_refuse_is_refused_by_its_number(message: str, examples: list[Any]) -> None:
+    for example in examples:
+        with pytest.raises(DefinitionError, match=f"tool 'write': its example 2{message}"):
+            make_writer(examples=[{"note": {"text": "fine"}}, example])
+
+
+@pytest.mark.parametrize(
+    ("message", "options"),
+    [
+        ("examples must be a list", {"examples": {"note": {"text": "a"}}}),
+        ("instructions must be text", {"instructions": [1]}),
+        ("version must be text", {"version": 2}),
+    ],
+)
+def test_an_option_of_another_type_is_refused(message: str, options: dict[str, Any]) -> None:
+    with pytest.raises(DefinitionError, match=f"tool 'write': {message}"):
+        make_writer(**options)

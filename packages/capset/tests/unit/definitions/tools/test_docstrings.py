@@ -1,5 +1,3 @@
-"""How a docstring becomes what a model is told."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,11 +8,8 @@ from pydantic import Field
 
 from capset import Context, DefinitionError, tool
 
-GOOGLE = """Read a file.
-
-    It must be there,
-    as text.
-
+SUMMARY = "Read a file.\n\nIt must be there,\nas text."
+GOOGLE = """
     Args:
         path: where it is,
             absolute
@@ -26,11 +21,7 @@ GOOGLE = """Read a file.
     Raises:
         ToolError: if there is none.
     """
-NUMPY = """Read a file.
-
-    It must be there,
-    as text.
-
+NUMPY = """
     Parameters
     ----------
     path : str
@@ -44,17 +35,17 @@ NUMPY = """Read a file.
     list
         The lines.
     """
-REST = """Read a file.
-
-    It must be there,
-    as text.
-
+REST = """
     :param path: where it is,
         absolute
     :param int limit: how many lines
     :returns: The lines.
     :raises ToolError: if there is none.
     """
+
+
+def above(sections: str) -> str:
+    return SUMMARY.replace("\n", "\n    ") + "\n" + sections
 
 
 def documented(docstring: str | None, **more: Any) -> Any:
@@ -72,8 +63,8 @@ def described(definition: Any) -> dict[str, str | None]:
 @pytest.mark.spec("K4")
 @pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"])
 def test_each_usual_style_is_read(docstring: str) -> None:
-    definition = documented(docstring)
-    assert definition.description == "Read a file.\n\nIt must be there,\nas text."
+    definition = documented(above(docstring))
+    assert definition.description == SUMMARY
     assert described(definition) == {"path": "where it is, absolute", "limit": "how many lines"}
 
 
@@ -81,14 +72,10 @@ def test_each_usual_style_is_read(docstring: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "Read.",
-        "Read. Cheap: yes, and (a: b) too.",
-        "Read \u65e5\u672c \U0001f600.",
-        "Read a file,\nall of it.",
+        "Read \u65e5\u672c \U0001f600. Cheap: yes, and (a: b) too.",
         "Read a file.\n\nFirst this.\n\n* one\n* two: three\n\nThen that.",
         "Read a file.\n\nSuch as:\n\n    indented code",
-        "Read a file.\nSecond line: it says more.\n\nThird.",
-        "Read a file.\n\n\nThen, far below.",
+        "Read a file.\nSecond line: it says more.\n\n\nThird, far below.",
     ],
 )
 def test_a_docstring_without_sections_is_told_word_for_word(text: str) -> None:
@@ -106,7 +93,7 @@ def test_a_description_above_sections_keeps_its_lines() -> None:
 
 @pytest.mark.spec("K4")
 def test_a_description_is_told_word_for_word_and_the_parameters_from_the_docstring() -> None:
-    definition = documented(GOOGLE, description="  Read it: now.\n\nArgs: none. ")
+    definition = documented(above(GOOGLE), description="  Read it: now.\n\nArgs: none. ")
     assert definition.description == "  Read it: now.\n\nArgs: none. "
     assert described(definition) == {"path": "where it is, absolute", "limit": "how many lines"}
     assert documented(None, description="Read.").description == "Read."
@@ -126,17 +113,10 @@ def test_an_empty_or_unreadable_description_is_refused_rather_than_replaced(desc
         documented("Read.", description=description)
 
 
-@pytest.mark.parametrize(
-    "docstring",
-    [
-        "Read.\n\nArgs:\n    paht: where",
-        "Read.\n\nParameters\n----------\npaht : str\n    where",
-        "Read.\n\n:param paht: where",
-    ],
-)
+@pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"])
 def test_a_description_of_no_parameter_is_refused_by_its_name(docstring: str) -> None:
     with pytest.raises(DefinitionError, match="tool 'read': the docstring describes 'paht', which is no parameter"):
-        documented(docstring)
+        documented(above(docstring.replace("path", "paht")))
 
 
 def test_the_context_may_be_described_and_is_not_shown() -> None:
@@ -145,19 +125,18 @@ def test_the_context_may_be_described_and_is_not_shown() -> None:
 
 
 def test_a_description_in_the_annotation_wins_over_the_docstring() -> None:
-    assert described(tool(annotated)) == {"a": "by the annotation", "b": "by the docstring"}
-    schema = tool(annotated).arguments.json_schema["properties"]
-    assert (schema["a"]["minimum"], schema["b"]["minimum"]) == (1, 2)
+    @tool
+    def add(a: Annotated[int, Field(ge=1, description="by the annotation")], b: Annotated[int, Field(ge=2)]) -> int:
+        """Add.
 
+        Args:
+            a: by the docstring
+            b: by the docstring
+        """
+        return a + b
 
-def annotated(a: Annotated[int, Field(ge=1, description="by the annotation")], b: Annotated[int, Field(ge=2)]) -> int:
-    """Compare.
-
-    Args:
-        a: by the docstring
-        b: by the docstring
-    """
-    return a + b
+    assert described(add) == {"a": "by the annotation", "b": "by the docstring"}
+    assert [field["minimum"] for field in add.arguments.json_schema["properties"].values()] == [1, 2]
 
 
 def test_a_docstring_is_inherited_like_any_other() -> None:

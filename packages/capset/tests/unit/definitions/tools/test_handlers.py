@@ -1,34 +1,21 @@
-"""What a function must say of itself before it can be a tool."""
-
 from __future__ import annotations
 
 import functools
 import types
-from collections import deque
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Generator,
-    Iterable,
-    Iterator,
-    Sequence,
-)
-from typing import Annotated, Any, NoReturn
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
-from capset import Context, DefinitionError, Progress, Reply, Tool, tool
+from capset import DefinitionError, Tool, tool
 
 
 class Plain:
     """A class that pydantic knows nothing of."""
 
 
-class Sized(BaseModel):
+class Box(BaseModel):
     size: int
 
 
@@ -36,39 +23,23 @@ class Tagged(BaseModel):
     tags: set[str]
 
 
-WORDS = {
-    "Annotated": Annotated,
-    "Any": Any,
-    "AsyncGenerator": AsyncGenerator,
-    "AsyncIterable": AsyncIterable,
-    "AsyncIterator": AsyncIterator,
-    "Awaitable": Awaitable,
-    "Callable": Callable,
-    "Context": Context,
-    "Field": Field,
-    "Generator": Generator,
-    "Iterable": Iterable,
-    "Iterator": Iterator,
-    "NoReturn": NoReturn,
-    "Plain": Plain,
-    "Progress": Progress,
-    "Reply": Reply,
-    "Sequence": Sequence,
-    "Sized": Sized,
-    "Tagged": Tagged,
-    "deque": deque,
-}
+IMPORTS = """
+from collections import deque
+from collections.abc import *
+from typing import Annotated, Any, NoReturn
+from pydantic import Field
+from capset import Context, Progress, Reply
+"""
 
 
 def function(
-    parameters: str = "a: int", returns: str = "int", body: str = "return a", **more: Any
+    parameters: str = "a: int", returns: str = "int", body: str = "return a", prefix: str = ""
 ) -> Callable[..., Any]:
     """Define a function from its source, as its author would have written it in a module of its own."""
-    prefix = more.pop("prefix", "")
-    source = f"{prefix}def do({parameters}){f' -> {returns}' if returns else ''}:\n    'Do.'\n    {body}\n"
     module = types.ModuleType("their_module")
-    vars(module).update(WORDS)
-    exec(source, vars(module))
+    vars(module).update(Plain=Plain, Box=Box, Tagged=Tagged)
+    result = f" -> {returns}" if returns else ""
+    exec(f"{IMPORTS}\n{prefix}def do({parameters}){result}:\n    'Do.'\n    {body}\n", vars(module))
     return module.do
 
 
@@ -81,98 +52,67 @@ STREAM = {"prefix": "async ", "body": "yield Reply(a)"}
 
 @pytest.mark.spec("K4", "G5")
 @pytest.mark.parametrize(
-    ("parameters", "returns", "problem"),
+    ("part", "problem", "sources"),
     [
-        ("a", "int", "parameter 'a' needs a type annotation"),
-        ("a: int", "", "needs a return annotation"),
-        ("a: int", "Any", "Any promises nothing"),
-        ("a: Any", "int", "parameter 'a': Any says nothing"),
-        ("a: Annotated[Any, 'x']", "int", "parameter 'a': Any says nothing"),
-        ("*a: int", "int", "parameter 'a': only parameters with a name"),
-        ("**a: int", "int", "parameter 'a': only parameters with a name"),
-        ("a: int, /", "int", "parameter 'a': only parameters with a name"),
-        ("a: int, ctx: Context", "int", "parameter 'ctx': Context comes first"),
-        ("a: int, *, ctx: Context", "int", "parameter 'ctx': Context comes first"),
-        ("*, ctx: Context, a: int", "int", "parameter 'ctx': Context is passed by position"),
-        ("*ctx: Context", "int", "parameter 'ctx': Context is passed by position"),
-        ("**ctx: Context", "int", "parameter 'ctx': Context is passed by position"),
-        ("ctx: Context | None, a: int", "int", "parameter 'ctx'"),
-        ("a: 'Nowhere'", "int", "annotation 'Nowhere' cannot be resolved"),
-        ("a: int", "'Nowhere'", "annotation 'Nowhere' cannot be resolved"),
-        ("a: 'int or'", "int", "must be an expression"),
-        ("a: 'Plain.nothing'", "int", "no attribute 'nothing'"),
-        ("a: '1/0'", "int", "division"),
-        ("b: int, a: Plain", "int", "parameter 'a'.*Plain"),
-        ("b: int, a: list[Plain]", "int", "parameter 'a'.*Plain"),
-        ("b: int, a: Callable[[], int]", "int", "parameter 'a'.*Callable"),
-        ("a: 5", "int", "parameter 'a'"),
-        ("a: Annotated[str, Field(pattern='(')]", "str", "parameter 'a'.*unclosed group"),
-        ("a: Annotated[str, Field(pattern='(?=x)')]", "str", "parameter 'a'.*look-around"),
-        ("a: Annotated[int, Field(alias='b')]", "int", "parameter 'a'.*alias"),
-        ("a: int", "Plain", "its return type.*Plain"),
-        ("a: int", "Awaitable[int]", "its return type"),
-        ("a: int", "NoReturn", "its return type"),
+        ("parameters", "parameter 'a' needs a type annotation", ["a"]),
+        ("parameters", "parameter 'a': Any says nothing", ["a: Any", "a: Annotated[Any, 'x']"]),
+        ("parameters", "parameter 'a': only parameters with a name", ["*a: int", "**a: int", "a: int, /"]),
+        ("parameters", "parameter 'ctx': Context comes first", ["a: int, ctx: Context", "a: int, *, ctx: Context"]),
+        ("parameters", "'ctx': Context is passed by position", ["*, ctx: Context, a: int", "*ctx: Context"]),
+        ("parameters", "parameter 'ctx'", ["ctx: Context | None, a: int"]),
+        ("parameters", "annotation 'Nowhere' cannot be resolved", ["a: 'Nowhere'"]),
+        ("parameters", "must be an expression", ["a: 'int or'"]),
+        ("parameters", "no attribute 'nothing'", ["a: 'Plain.nothing'"]),
+        ("parameters", "division", ["a: '1/0'"]),
+        ("parameters", "parameter 'a'.*Plain", ["b: int, a: Plain", "b: int, a: list[Plain]"]),
+        ("parameters", "parameter 'a'.*Callable", ["b: int, a: Callable[[], int]"]),
+        ("parameters", "parameter 'a'", ["a: 5"]),
+        ("parameters", "parameter 'a'.*unclosed group", ["a: Annotated[str, Field(pattern='(')]"]),
+        ("parameters", "parameter 'a'.*look-around", ["a: Annotated[str, Field(pattern='(?=x)')]"]),
+        ("parameters", "parameter 'a'.*alias", ["a: Annotated[int, Field(alias='b')]"]),
+        ("returns", "needs a return annotation", [""]),
+        ("returns", "Any promises nothing", ["Any"]),
+        ("returns", "annotation 'Nowhere' cannot be resolved", ["'Nowhere'"]),
+        ("returns", "its return type.*Plain", ["Plain"]),
+        ("returns", "its return type", ["Awaitable[int]", "NoReturn"]),
     ],
-)  # fmt: skip
-def test_a_signature_that_cannot_be_shown_to_a_model_is_refused(parameters: str, returns: str, problem: str) -> None:
-    with pytest.raises(DefinitionError, match=problem) as refused:
-        define(parameters, returns)
-    assert str(refused.value).startswith("tool 'do'")
+)
+def test_a_signature_that_cannot_be_shown_to_a_model_is_refused(part: str, problem: str, sources: list[str]) -> None:
+    for source in sources:
+        with pytest.raises(DefinitionError, match=rf"^tool 'do'(?s:.*){problem}"):
+            define(**{part: source})
 
 
 @pytest.mark.spec("C39", "G5")
 @pytest.mark.parametrize(
-    ("default", "problem"),
+    ("problem", "defaults"),
     [
-        ("int = 'x'", "valid integer"),
-        ("int = None", "valid integer"),
-        ("int = True", "valid integer"),
-        ("Annotated[int, Field(ge=3)] = 2", "greater than or equal to 3"),
-        ("Annotated[int, Field(default='x')]", "valid integer"),
-        ("list[int] = ['x']", "valid integer"),
-        ("Sized = {'size': 'x'}", "valid integer"),
-        ("Sized = {'size': 1, 'siez': 1}", "not permitted"),
-        ("Sized = {}", "Field required"),
-        ("float = float('nan')", "nan|finite|not JSON"),
-        ("float = float('inf')", "inf|finite|not JSON"),
-        ("str = '\\ud800'", "surrogate|unicode"),
-        ("Annotated[str, Field(description='\\ud800')]", "surrogate"),
-        ("object = object()", "not JSON serializable"),
-        ("set[object] = {(1, frozenset({2, 3}))}", "no set deeper down"),
-        ("dict[str, set[str]] = {'k': {'a', 'b'}}", "no set deeper down"),
-        ("tuple[set[str], ...] = ({'a', 'b'},)", "no set deeper down"),
-        ("deque[frozenset[str]] = deque([frozenset({'a', 'b'})])", "no set deeper down"),
-        ("Tagged = Tagged(tags={'a', 'b'})", "no set deeper down"),
+        ("valid integer", ["int = 'x'", "int = None", "int = True", "list[int] = ['x']", "Box = {'size': 'x'}"]),
+        ("valid integer", ["Annotated[int, Field(default='x')]"]),
+        ("greater than or equal to 3", ["Annotated[int, Field(ge=3)] = 2"]),
+        ("not permitted", ["Box = {'size': 1, 'siez': 1}"]),
+        ("Field required", ["Box = {}"]),
+        ("(nan|inf|finite|not JSON)", ["float = float('nan')", "float = float('inf')"]),
+        ("(surrogate|unicode)", ["str = '\\ud800'", "Annotated[str, Field(description='\\ud800')]"]),
+        ("not JSON serializable", ["object = object()"]),
+        ("no set deeper down", ["set[object] = {(1, frozenset({2, 3}))}", "dict[str, set[str]] = {'k': {'a', 'b'}}"]),
+        ("no set deeper down", ["tuple[set[str], ...] = ({'a', 'b'},)", "Tagged = Tagged(tags={'a', 'b'})"]),
+        ("no set deeper down", ["deque[frozenset[str]] = deque([frozenset({'a', 'b'})])"]),
     ],
-)  # fmt: skip
-def test_a_default_that_would_fail_at_the_call_is_refused_at_once(default: str, problem: str) -> None:
-    with pytest.raises(DefinitionError, match=problem) as refused:
-        define(f"b: int, a: {default}")
-    assert str(refused.value).startswith("tool 'do'")
-
-
-@pytest.mark.spec("C39")
-@pytest.mark.parametrize("default", ["int = 'x'", "object = object()", "Sized = {'size': 'x'}"])
-def test_a_wrong_default_is_refused_under_its_parameters_name(default: str) -> None:
-    with pytest.raises(DefinitionError, match="parameter 'a'"):
-        define(f"b: int = 1, a: {default}")
+)
+def test_a_default_that_would_fail_at_the_call_is_refused_at_once(problem: str, defaults: list[str]) -> None:
+    for default in defaults:
+        with pytest.raises(DefinitionError, match=rf"^tool 'do', parameter 'a'(?s:.*){problem}"):
+            define(f"b: int, a: {default}")
 
 
 @pytest.mark.spec("K4")
 @pytest.mark.parametrize(
     "returns",
     [
-        "AsyncIterator[int]",
-        "AsyncIterator[Progress]",
-        "AsyncIterator[Progress | int]",
-        "AsyncIterator[Progress | Reply]",
-        "AsyncIterator[Reply[int] | Reply[str]]",
-        "AsyncIterator[Progress | Reply[int] | None]",
-        "AsyncIterator",
-        "AsyncIterator[Any]",
-        "Reply[int]",
-        "int",
-        "Any",
+        *("AsyncIterator[int]", "AsyncIterator[Progress]", "AsyncIterator[Progress | int]", "AsyncIterator[Any]"),
+        *("AsyncIterator[Progress | Reply]", "AsyncIterator[Reply[int] | Reply[str]]", "AsyncIterator"),
+        *("AsyncIterator[Progress | Reply[int] | None]", "Reply[int]", "int", "Any"),
     ],
 )
 def test_a_stream_emits_progress_and_one_sort_of_reply_or_is_refused(returns: str) -> None:
@@ -216,14 +156,15 @@ def test_the_shape_follows_the_function(returns: str, more: dict[str, str], shap
     assert definition.output.json_schema["type"] == output
 
 
-NAMES = (
-    "schema", "copy", "json", "dict", "validate", "model_config", "model_fields", "model_dump", "self", "cls", "name",
-    "keys", "items", "values", "get", "properties", "required", "title", "default", "type", "handler", "call", "tool",
-    "args", "kwargs", "additionalProperties", "_private", "__dunder", "__pydantic_config__", "__annotations__", "ctx",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("schema", "copy", "json", "dict", "validate", "model_config", "model_fields", "model_dump", "self", "cls"),
+        *("keys", "items", "values", "get", "properties", "required", "title", "default", "type", "handler", "call"),
+        *("args", "kwargs", "additionalProperties", "_private", "__dunder", "__pydantic_config__", "__annotations__"),
+        *("ctx", "name", "tool"),
+    ],
+)
 def test_a_parameter_may_have_any_name(name: str) -> None:
     definition = define(f"{name}: int, other: int = 2", body=f"return {name}")
     assert definition.parameters == (name, "other")
@@ -253,44 +194,18 @@ def test_a_leading_context_is_injected_and_never_shown(parameters: str) -> None:
     assert not define("a: int").takes_context
 
 
-@pytest.mark.parametrize("wrong", [5, "x", object(), Sized(size=1), Sized, functools.partial(Sized, size=1)])
+@pytest.mark.parametrize("wrong", [5, "x", object(), Box(size=1), Box, functools.partial(Box, size=1), int, len])
 def test_what_is_no_function_is_refused(wrong: Any) -> None:
-    with pytest.raises(DefinitionError):
+    with pytest.raises(DefinitionError, match=r"^(@tool takes a function; got|tool 'do')"):
         tool(name="do", description="Do.")(wrong)
 
 
-def test_what_has_no_signature_is_refused() -> None:
-    for wrong, problem in (
-        (int, "@tool takes a function; got"),
-        (len, "tool 'do'"),
-        (5, "@tool takes a function; got"),
-    ):
-        with pytest.raises(DefinitionError, match=problem):
-            tool(name="do", description="Do.")(wrong)  # pyright: ignore[reportArgumentType, reportCallIssue]
+def wrapped(inner: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(inner)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return inner(*args, **kwargs)
 
-
-class Service:
-    def bound(self, a: int) -> int:
-        """Be bound."""
-        return a + 1
-
-    @staticmethod
-    def static(a: int) -> int:
-        """Be static."""
-        return a + 2
-
-    @classmethod
-    def of_class(cls, a: int) -> int:
-        """Be of the class."""
-        return a + 3
-
-
-def test_methods_are_tools_where_their_first_argument_is_bound() -> None:
-    for number, method in enumerate((Service().bound, Service.static, Service.of_class), start=1):
-        definition = tool(method)
-        assert (definition.parameters, definition.handler(a=0)) == (("a",), number)
-    with pytest.raises(DefinitionError, match="parameter 'self' needs a type annotation"):
-        tool(Service.bound)
+    return wrapper
 
 
 def test_a_wrapped_function_is_read_through_its_wrapper() -> None:
@@ -299,30 +214,13 @@ def test_a_wrapped_function_is_read_through_its_wrapper() -> None:
         return await inner(*args, **kwargs)
 
     definition = tool(wrapper)
-    assert (definition.name, definition.shape, definition.takes_context, definition.parameters) == (
-        "do",
-        "async",
-        True,
-        ("a",),
-    )
+    assert (definition.name, definition.shape, definition.parameters) == ("do", "async", ("a",))
+    assert tool(wrapped(function(returns="AsyncIterator[Reply[int]]", **STREAM))).shape == "stream"
 
 
 def test_an_async_function_in_a_sync_wrapper_is_refused() -> None:
-    @functools.wraps(inner := function(prefix="async "))
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        return inner(*args, **kwargs)
-
-    with pytest.raises(DefinitionError, match="tool 'do': an async function is wrapped in one that is not") as refused:
-        tool(wrapper)
-    assert "async def" in str(refused.value.hint)
-
-
-def test_a_stream_may_come_through_a_sync_wrapper() -> None:
-    @functools.wraps(inner := function(returns="AsyncIterator[Reply[int]]", **STREAM))
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        return inner(*args, **kwargs)
-
-    assert tool(wrapper).shape == "stream"
+    with pytest.raises(DefinitionError, match="tool 'do': an async function is wrapped in one that is not"):
+        tool(wrapped(function(prefix="async ")))
 
 
 @pytest.mark.spec("G11")
@@ -343,7 +241,7 @@ def test_a_sequence_is_no_lazy_type() -> None:
     assert define("a: Sequence[int]", "list[int]").arguments.check_json(b'{"a": [1]}') == {"a": [1]}
 
 
-def test_a_type_that_only_a_function_knows_is_refused_with_advice() -> None:
+def test_a_type_that_only_a_function_knows_is_refused() -> None:
     class Local(BaseModel):
         x: int
 
@@ -351,6 +249,5 @@ def test_a_type_that_only_a_function_knows_is_refused_with_advice() -> None:
         """Do."""
         return a.x
 
-    with pytest.raises(DefinitionError, match="'Local' cannot be resolved") as refused:
+    with pytest.raises(DefinitionError, match="'Local' cannot be resolved"):
         tool(do)
-    assert "module level" in str(refused.value.hint)

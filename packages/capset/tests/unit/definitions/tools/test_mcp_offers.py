@@ -1,5 +1,3 @@
-"""Tools that MCP clients are offered as prompts and resources."""
-
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
@@ -13,39 +11,29 @@ from capset.definitions.tools.mcp_offers import read_template
 from capset.ext import McpPrompt, McpResource
 
 
-@tool(effect="read")
-async def page(book: str, path: str = "") -> str:
-    """Give a page."""
-    return f"{book}/{path}"
+@tool(effect="read", description="Give a page.")
+async def page(book: str, path: str = "") -> str: ...
 
 
-@tool(effect="read")
-async def about() -> str:
-    """Tell about it."""
-    return "It is."
+@tool(effect="read", description="Say what it is.")
+async def about() -> str: ...
 
 
-@tool(effect="write")
-async def write(text: str) -> str:
-    """Write."""
-    return text
+@tool(effect="write", description="Write.")
+async def write(text: str) -> str: ...
 
 
-@tool(effect="read")
-async def number(count: int) -> str:
-    """Count."""
-    return str(count)
+@tool(effect="read", description="Count.")
+async def number(count: int) -> str: ...
 
 
-@tool(effect="read")
+@tool(effect="read", description="Take texts.")
 async def texts(
     kind: Literal["a", "b"],
-    maybe: str | None = None,
     long: Annotated[str, Field(max_length=9)] = "",
-    other: int | str = 1,
-) -> str:
-    """Take texts."""
-    return kind
+    maybe: str | None = None,
+    any: int | str = 1,
+) -> str: ...
 
 
 @pytest.mark.spec("M11")
@@ -98,27 +86,22 @@ def test_a_uri_stands_for_itself() -> None:
 
 @pytest.mark.spec("M11")
 @pytest.mark.parametrize(
-    ("uri", "message"),
+    ("message", "uris"),
     [
-        ("no-scheme", "begins with its scheme"),
-        ("kit://a b", "begins with its scheme"),
-        ("Kit://{book}", "begins with its scheme"),
-        ("kit://{book", "begins with its scheme"),
-        ("kit://{?book}", "begins with its scheme"),
-        ("kit://" + "a" * 2_048, "at most 2,048 characters"),
-        ("kit://{chapter}", "'chapter' is no parameter of 'page', which has book, path"),
-        ("kit://{path}", "'page' needs 'book'"),
-        ("kit://about", "'page' needs 'book'"),
-        ("kit://{book}{path}", "something must stand between 'book' and 'path'"),
-        ("kit://{book}/{book}", "each name stands once"),
-        ("kit://{+book}/{+path}", "each name stands once"),
-        ("capset://files/{book}", "for the files of sessions"),
-        ("kit://\ud800", "lone surrogate"),
+        ("begins with its scheme", ["no-scheme", "kit://a b", "Kit://{book}", "kit://{book", "kit://{?book}"]),
+        ("at most 2,048 characters", ["kit://" + "a" * 2_048]),
+        ("'chapter' is no parameter of 'page', which has book, path", ["kit://{chapter}"]),
+        ("'page' needs 'book'", ["kit://{path}", "kit://about"]),
+        ("something must stand between 'book' and 'path'", ["kit://{book}{path}"]),
+        ("each name stands once", ["kit://{book}/{book}", "kit://{+book}/{+path}"]),
+        ("for the files of sessions", ["capset://files/{book}"]),
+        ("lone surrogate", ["kit://\ud800"]),
     ],
 )
-def test_a_uri_that_does_not_fit_is_refused(uri: str, message: str) -> None:
-    with pytest.raises(DefinitionError, match=message):
-        McpResource(uri, page)
+def test_a_uri_that_does_not_fit_is_refused(message: str, uris: list[str]) -> None:
+    for uri in uris:
+        with pytest.raises(DefinitionError, match=message):
+            McpResource(uri, page)
 
 
 @pytest.mark.spec("M11")
@@ -136,10 +119,9 @@ def test_tools_that_do_more_than_read_or_take_more_than_texts_are_refused() -> N
 @pytest.mark.spec("M11")
 def test_a_capability_offers_its_own_tools_each_once() -> None:
     offers = [McpPrompt(about), McpResource("kit://about", about)]
-    kit = Capability("kit", tools=[about], mcp=offers)
-    assert kit.mcp == tuple(offers)
-    assert Capability("kit", tools=[Toolkit("inner", [about])], mcp=offers).mcp == tuple(offers)
-    assert Capability("kit", presets={"more": Preset(tools=[about])}, mcp=offers).mcp == tuple(offers)
+    in_presets = Capability("kit", presets={"more": Preset(tools=[about])}, mcp=offers)
+    in_toolkit = Capability("kit", tools=[Toolkit("inner", [about])], mcp=offers)
+    assert Capability("kit", tools=[about], mcp=offers).mcp == in_toolkit.mcp == in_presets.mcp == tuple(offers)
     wrong: list[tuple[list[Any], str]] = [
         ([McpPrompt(page)], "which it does not bring"),
         ([about], "McpPrompt and McpResource; got Tool"),
@@ -155,6 +137,5 @@ def test_a_capability_offers_its_own_tools_each_once() -> None:
 def test_offers_are_in_no_hash_and_stay_with_a_narrower_capability() -> None:
     plain = Capability("kit", tools=[about])
     offering = Capability("kit", tools=[about], mcp=[McpPrompt(about)])
-    hashes = {compose(Agent("a", uses=[capability])).static_hash for capability in (plain, offering)}
-    assert len(hashes) == 1
+    assert compose(Agent("a", uses=[plain])).static_hash == compose(Agent("a", uses=[offering])).static_hash
     assert narrowed(offering, {about: [about]}).mcp == offering.mcp

@@ -1,9 +1,5 @@
-"""The options of tools: the same ones at every place that makes a tool, and no others."""
-
 from __future__ import annotations
 
-import ast
-import inspect
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
@@ -12,15 +8,13 @@ import pytest
 
 from capset import DefinitionError, Hooks, Tool, Toolkit, ToolkitContext, dynamic_toolkit, tool
 from capset.definitions.governance.limits import Limit
-from capset.definitions.tools import options
-from capset.definitions.tools.options import BlockToolOptions, CommonOptions, ProcessorOptions, ToolOptions
+from capset.definitions.tools.options import BlockToolOptions, ProcessorOptions, ToolOptions
 from capset.definitions.tools.retries import Retry
 from capset.definitions.tools.schema_tools import schema_tool
 from capset.definitions.tools.toolkits import DynamicToolkit
 from capset.flows import as_tool, handler
 from tests.helpers.definitions.tools.processors import processor
 
-HOOKS = Hooks(on_tool_executed=print)
 GIVEN: dict[str, Any] = {
     "permissions": ["a:read"],
     "policies": [],
@@ -30,7 +24,7 @@ GIVEN: dict[str, Any] = {
     "examples": [],
     "version": "2",
     "idempotent": True,
-    "hooks": HOOKS,
+    "hooks": Hooks(on_tool_executed=print),
     "cost": 2.5,
     "limits": "3/1h",
     "approval": "ask",
@@ -64,10 +58,6 @@ def from_schema(**overrides: Any) -> Tool[..., Any]:
     return schema_tool(name="made", description="Do it.", parameters={}, handler=lambda params: None, **overrides)
 
 
-def from_command(**overrides: Any) -> Tool[..., Any]:
-    return processor(**overrides)
-
-
 def from_block(**overrides: Any) -> Tool[..., Any]:
     return as_tool(step, **overrides)
 
@@ -76,7 +66,7 @@ MAKERS: list[tuple[Callable[..., Tool[..., Any]], type]] = [
     (from_function, ToolOptions),
     (from_schema, ToolOptions),
     (from_block, BlockToolOptions),
-    (from_command, ProcessorOptions),
+    (processor, ProcessorOptions),
 ]
 
 
@@ -87,9 +77,7 @@ def test_every_option_becomes_the_field_of_its_name(make: Callable[..., Tool[...
     for name in option_type.__annotations__.keys() - {"retry"}:
         assert getattr(make(**{name: GIVEN[name]}), name) == KEPT[name]
     complete = make(**{name: GIVEN[name] for name in option_type.__annotations__})
-    assert {name: getattr(complete, name) for name in option_type.__annotations__} == {
-        name: KEPT[name] for name in option_type.__annotations__
-    }
+    assert all(getattr(complete, name) == KEPT[name] for name in option_type.__annotations__)
 
 
 @pytest.mark.spec("F3")
@@ -105,12 +93,9 @@ def test_a_default_is_the_one_of_the_field(make: Callable[..., Tool[..., Any]], 
     [
         (from_function, "retrie", "tool", "retry"),
         (from_function, "descriptions", "tool", "description"),
-        (from_function, "zzz", "tool", None),
         (from_function, "buffer", "tool", None),
         (from_schema, "time_out", "schema_tool", "timeout"),
-        (from_schema, "handlers", "schema_tool", "handler"),
-        (from_command, "effects", "Tool.from_processor", "effect"),
-        (from_command, "titel", "Tool.from_processor", None),
+        (processor, "effects", "Tool.from_processor", "effect"),
         (from_block, "retry", "as_tool", None),
         (from_block, "policy", "as_tool", "policies"),
         (lambda **overrides: Toolkit("kit", **overrides), "instruction", "Toolkit.__init__", "instructions"),
@@ -147,16 +132,5 @@ def test_a_wrong_value_is_refused_the_same_way_everywhere(
     }
     for option in wrong.keys() & option_type.__annotations__.keys():
         value, message = wrong[option]
-        with pytest.raises(DefinitionError) as caught:
+        with pytest.raises(DefinitionError, match=f"^tool {name!r}:? {message}"):
             make(**{option: value})
-        assert caught.value.message.startswith((f"tool {name!r}: {message}", f"tool {name!r} {message}"))
-
-
-def test_every_option_is_described() -> None:
-    tree = ast.parse(inspect.getsource(options))
-    of = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    for option_type in (CommonOptions, BlockToolOptions, ProcessorOptions):
-        body = of[option_type.__name__].body[1:]
-        for stated, text in zip(body[::2], body[1::2], strict=True):
-            assert isinstance(stated, ast.AnnAssign)
-            assert isinstance(text, ast.Expr)

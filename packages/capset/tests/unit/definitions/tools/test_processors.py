@@ -1,5 +1,3 @@
-"""Tools that are made of processors: what they say, what they take, and what their hashes cover."""
-
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -9,10 +7,10 @@ from datetime import date
 from typing import Annotated, Any, Literal, NotRequired, cast
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 from typing_extensions import TypedDict
 
-from capset import Agent, Context, DefinitionError, Emit, Json, Message, Session, Tool, handles, tool, yields
+from capset import Agent, Context, DefinitionError, Emit, Json, Message, Session, Tool, handles, yields
 from capset.fingerprint.hashes import tool_hash
 from capset_testing import session_for
 from tests.helpers.definitions.tools.processors import Answer, Said, Say, answer, message, processor
@@ -44,43 +42,34 @@ async def opened(*tools: Tool[..., Any]) -> AsyncGenerator[Session]:
         yield desk.session
 
 
+REFUSED = ("error", "invalid_arguments")
+
+
 async def last(session: Session, kind: Any, type: str, data: Any = None) -> Any:
     async with session.invoke(Message(kind, type, data)) as messages:
-        (*_, reply) = [one async for one in messages]
+        (*_, reply) = [emitted async for emitted in messages]
     return reply.data if reply.kind == "reply" else (reply.kind, reply.data["code"])
 
 
 @pytest.mark.spec("K4")
-def test_descriptions_are_told_word_for_word() -> None:
+def test_descriptions_are_shown_word_for_word() -> None:
     definition = processor(description="Say it.\n\n  To *whom* you like — 日本. ")
     assert definition.description == "Say it.\n\n  To *whom* you like — 日本. "
     assert definition.inbound["description"] == "Say something."
-    definitions = definition.outbound["$defs"]
-    assert {name: inner["description"] for name, inner in definitions.items()} == {
-        "Said": "It was said.",
-        "Answer": "What comes back.",
-    }
+    descriptions = {name: inner["description"] for name, inner in definition.outbound["$defs"].items()}
+    assert descriptions == {"Said": "It was said.", "Answer": "What comes back."}
 
 
 @pytest.mark.spec("K1", "K4", "K5")
 def test_a_processor_is_named_routed_and_gated_by_what_it_takes() -> None:
-    definition = processor()
-    assert (definition.name, definition.type, definition.kind, definition.effect) == (
-        "Chat_Say",
-        "Chat.Say",
-        "command",
-        "write",
-    )
-    assert (definition.shape, definition.has_side_effects, definition.parameters) == ("processor", True, ("data",))
+    command = processor()
+    assert (command.name, command.type, command.kind) == ("Chat_Say", "Chat.Say", "command")
+    assert (command.effect, command.shape, command.parameters) == ("write", "processor", ("data",))
     query = processor(inbound=message(Model, type=Literal["Some:thing.else-1"]))
-    assert (query.name, query.type, query.kind, query.effect) == (
-        "Some_thing_else-1",
-        "Some:thing.else-1",
-        "query",
-        "read",
-    )
-    assert query.parameters == ("inner", "count")
+    assert (query.name, query.type, query.kind) == ("Some_thing_else-1", "Some:thing.else-1", "query")
+    assert (query.effect, query.parameters) == ("read", ("inner", "count"))
     assert processor(name="say", effect="destructive").name == "say"
+    assert processor(name="other", inbound=message(int, type=Literal["plain"])).type == "plain"
 
 
 @pytest.mark.spec("K4")
@@ -92,8 +81,7 @@ async def test_fields_of_data_are_arguments_and_the_processor_gets_the_data(kind
         received.append(incoming)
         await emit(Message("reply", "Chat.Say", "seen"))
 
-    inbound = message(kind)
-    definition = processor(inbound=inbound, outbound=Answer, factory=handles(look))
+    definition = processor(inbound=(inbound := message(kind)), outbound=Answer, factory=handles(look))
     inner = Inner(day=date(2024, 2, 29))
     async with opened(definition) as session:
         assert await session.call(definition, inner=inner) == "seen"
@@ -101,10 +89,10 @@ async def test_fields_of_data_are_arguments_and_the_processor_gets_the_data(kind
         text = b'{"inner": {"day": "2024-02-29"}, "count": 4}'
         assert await last(session, "query", "Some.Thing", Json(text)) == "seen"
         assert await last(session, "query", "Some_Thing", {"inner": inner, "count": 5}) == "seen"
-        assert await last(session, "query", "Some.Thing", {"inner": {"day": 1}}) == ("error", "invalid_arguments")
-        assert await last(session, "query", "Some.Thing", Json(b'{"more": 1}')) == ("error", "invalid_arguments")
-    assert {type(incoming) for incoming in received} == {inbound}
-    assert {(incoming.kind, incoming.type) for incoming in received} == {("query", "Some.Thing")}
+        assert await last(session, "query", "Some.Thing", {"inner": {"day": 1}}) == REFUSED
+        assert await last(session, "query", "Some.Thing", Json(b'{"more": 1}')) == REFUSED
+    envelopes = {(type(incoming), incoming.kind, incoming.type) for incoming in received}
+    assert envelopes == {(inbound, "query", "Some.Thing")}
     data = [incoming.data for incoming in received]
     assert [payload["inner"] if kind is Typed else payload.inner for payload in data] == [inner] * 4
     if kind is Typed:
@@ -116,15 +104,12 @@ async def test_fields_of_data_are_arguments_and_the_processor_gets_the_data(kind
 
 @pytest.mark.spec("K4")
 async def test_fields_of_data_are_arguments_where_a_json_schema_refers_to_it_too() -> None:
-    async def look(incoming: Any, emit: Emit, ctx: Context) -> None:
-        await emit(Message("reply", "Chat.Say", str(incoming.data)))
-
-    definition = processor(inbound=message(Model).model_json_schema(), outbound=Answer, factory=handles(look))
+    definition = processor(inbound=message(Model).model_json_schema(), outbound=Answer)
     assert set(definition.parameters) == {"inner", "count"}
     async with opened(definition) as session:
         reply = await last(session, "query", "Some_Thing", {"inner": {"day": "2024-02-29"}})
         assert reply == "{'inner': {'day': '2024-02-29'}, 'count': 1}"
-        assert await last(session, "query", "Some.Thing", {"more": 1}) == ("error", "invalid_arguments")
+        assert await last(session, "query", "Some.Thing", {"more": 1}) == REFUSED
 
 
 @pytest.mark.spec("K4")
@@ -137,7 +122,7 @@ async def test_data_that_is_no_object_is_one_argument() -> None:
         assert await last(session, "command", "say", {"data": "hello"}) == "'hello'"
         assert await last(session, "command", "say", Json(b'{"data": "hello"}')) == "'hello'"
         for wrong in (None, 1, {"data": "hello"}, Json(b"null"), Json(b'"a", "more": "b"'), Json(b"")):
-            assert await last(session, "command", "Chat.Say", wrong) == ("error", "invalid_arguments")
+            assert await last(session, "command", "Chat.Say", wrong) == REFUSED
 
 
 @pytest.mark.spec("K4")
@@ -148,14 +133,13 @@ async def test_data_may_be_absent() -> None:
         assert await session.call(definition) == "'nothing'"
         assert await last(session, "query", "Some.Thing") == "'nothing'"
         assert await last(session, "query", "Some_Thing", {}) == "'nothing'"
-        assert await last(session, "query", "Some.Thing", {"x": 1}) == ("error", "invalid_arguments")
+        assert await last(session, "query", "Some.Thing", {"x": 1}) == REFUSED
 
 
 @pytest.mark.spec("K4")
 async def test_what_a_field_says_of_data_that_is_no_object_is_kept() -> None:
-    definition = processor(
-        inbound=message(int | None, default=Field(3, description="How many.", ge=2)), outbound=Answer
-    )
+    field = Field(3, description="How many.", ge=2)
+    definition = processor(inbound=message(int | None, default=field), outbound=Answer)
     assert definition.arguments.json_schema["properties"]["data"] == {
         "anyOf": [{"minimum": 2, "type": "integer"}, {"type": "null"}],
         "default": 3,
@@ -165,7 +149,7 @@ async def test_what_a_field_says_of_data_that_is_no_object_is_kept() -> None:
         assert await last(session, "query", "Some.Thing") == "3"
         assert await session.call(definition) == "3"
         assert await last(session, "query", "Some.Thing", Json(b"null")) == "None"
-        assert await last(session, "query", "Some.Thing", 1) == ("error", "invalid_arguments")
+        assert await last(session, "query", "Some.Thing", 1) == REFUSED
 
 
 @pytest.mark.spec("K4", "K7")
@@ -188,22 +172,8 @@ def hash_of(**options: Any) -> str:
     return tool_hash(processor(**options))
 
 
-class Loud(BaseModel):
-    """It was said loudly."""
-
-    kind: Literal["event"] = "event"
-    type: Literal["Chat.Said"] = "Chat.Said"
-    data: str
-
-
-class Counted(BaseModel):
-    """It was said."""
-
-    kind: Literal["event"] = "event"
-    type: Literal["Chat.Said"] = "Chat.Said"
-    data: int
-
-
+LOUD = create_model("Said", __base__=Said, __doc__="It was said loudly.")
+COUNTED = create_model("Said", __base__=Said, __doc__="It was said.", data=(int, ...))
 MOVING = {
     "the description": {"description": "Say it to all."},
     "the type": {
@@ -213,8 +183,8 @@ MOVING = {
     "the inbound's description": {"inbound": message(str, kind=Literal["command"], type=Literal["Chat.Say"])},
     "the kind": {"inbound": message(str, doc="Say something.", type=Literal["Chat.Say"])},
     "the data": {"inbound": message(int, doc="Say something.", kind=Literal["command"], type=Literal["Chat.Say"])},
-    "an event's description": {"outbound": Loud | Answer},
-    "an event's data": {"outbound": Counted | Answer},
+    "an event's description": {"outbound": LOUD | Answer},
+    "an event's data": {"outbound": COUNTED | Answer},
     "an event less": {"outbound": Answer},
     "a reply less": {"outbound": Said},
     "the name": {"name": "say"},
@@ -222,7 +192,7 @@ MOVING = {
     "the cost": {"cost": 1},
     "an example": {"examples": [{"data": "x"}]},
     "permissions": {"permissions": {"chat:say"}},
-}  # fmt: skip
+}
 
 
 @pytest.mark.spec("K4", "F3", "F13")
@@ -236,8 +206,7 @@ def test_the_factory_the_buffer_and_the_timeout_do_not() -> None:
     assert {hash_of(), hash_of(factory=handles(lambda *_: None)), hash_of(buffer=5), hash_of(timeout=3)} == {hash_of()}  # pyright: ignore[reportArgumentType]
 
 
-class PingClass:
-    """What looks like a tool, and is none."""
+class PingClass: ...
 
 
 def make_ping() -> Tool[..., Any]:
@@ -262,17 +231,11 @@ def test_what_is_no_tool_is_refused_with_advice(entry: Any, advice: str) -> None
 
 
 @pytest.mark.spec("K4", "K6")
-def test_a_processor_is_frozen_and_shares_no_factory_with_a_function() -> None:
+def test_a_processor_is_frozen_and_a_copy_keeps_its_contract() -> None:
     definition = processor()
     with pytest.raises(AttributeError):
         definition.description = "other"  # pyright: ignore[reportAttributeAccessIssue]  # that is the test
     assert replace(definition, version="2").contract is definition.contract
-
-    @tool
-    def plain() -> None:
-        """Do nothing."""
-
-    assert plain.contract is None
 
 
 @pytest.mark.spec("K7")
@@ -290,9 +253,8 @@ def test_what_cannot_be_a_processor_is_refused_where_it_is_made() -> None:
         with pytest.raises(DefinitionError, match=r"yields\(\) takes an async generator"):
             yields(cast("Any", wrong))
     for wrong in (three, two, handles):
-        with pytest.raises(DefinitionError, match="a function without parameters") as caught:
+        with pytest.raises(DefinitionError, match="a function without parameters"):
             Tool.from_processor(inbound=Say, outbound=Said, factory=cast("Any", wrong), description="Do it.")
-        assert "lambda: process" in str(caught.value.hint)
     assert handles(three)
     assert yields(generator)
 

@@ -10,6 +10,13 @@ from hypothesis import strategies as st
 from capset import DefinitionError, tool
 from capset.definitions.tools.retries import MAX_ATTEMPTS, Retry
 
+ATTEMPTS, SECONDS = st.integers(2, MAX_ATTEMPTS), st.floats(0, 1e300)
+
+
+async def again() -> int:
+    """Do it again."""
+    return 1
+
 
 @pytest.mark.spec("G25")
 def test_the_longest_pause_doubles_up_to_a_cap() -> None:
@@ -18,15 +25,8 @@ def test_the_longest_pause_doubles_up_to_a_cap() -> None:
     assert Retry(5, base=0).longest(4) == 0
 
 
-@given(
-    attempts=st.integers(2, MAX_ATTEMPTS),
-    base=st.floats(0, 1e300),
-    cap=st.floats(0, 1e300),
-    attempt=st.integers(1, MAX_ATTEMPTS),
-)
-def test_whatever_the_numbers_a_pause_is_one_within_the_cap(
-    attempts: int, base: float, cap: float, attempt: int
-) -> None:
+@given(ATTEMPTS, SECONDS, SECONDS, st.integers(1, MAX_ATTEMPTS))
+def test_whatever_the_numbers_a_pause_is_within_the_cap(attempts: int, base: float, cap: float, attempt: int) -> None:
     longest = Retry(attempts, base=base, cap=cap).longest(attempt)
     assert 0 <= longest <= cap
     assert math.isfinite(longest)
@@ -34,18 +34,16 @@ def test_whatever_the_numbers_a_pause_is_one_within_the_cap(
 
 @pytest.mark.spec("G25")
 def test_a_number_is_that_of_the_attempts() -> None:
-    @tool(idempotent=True, retry=3)
-    async def repeat() -> int:
-        """Do it."""
-        return 1
-
-    assert repeat.retry == Retry(3, base=0.1, cap=10.0)
+    assert tool(idempotent=True, retry=3)(again).retry == Retry(3, base=0.1, cap=10.0)
 
 
-@pytest.mark.parametrize("attempts", [1, 0, -1, 101, 2.0, True, "3", None])
+@pytest.mark.spec("G25")
+@pytest.mark.parametrize("attempts", [1, 0, -1, 101, 2.0, True, "3", {"max_attempts": 3}])
 def test_attempts_are_a_whole_number_of_at_least_two(attempts: Any) -> None:
     with pytest.raises(DefinitionError, match="max_attempts is a whole number, 2 to 100; got"):
         Retry(attempts)
+    with pytest.raises(DefinitionError, match=r"tool 'again'.*: retry: max_attempts is a whole number"):
+        tool(idempotent=True, retry=attempts)(again)
 
 
 @pytest.mark.parametrize("seconds", [-0.1, math.inf, math.nan, True, "1", None])
@@ -56,26 +54,7 @@ def test_seconds_are_a_number(name: str, seconds: Any) -> None:
 
 
 @pytest.mark.spec("G25")
-@pytest.mark.parametrize("retry", [1, "3", 2.5, True, {"max_attempts": 3}])
-def test_a_tool_says_what_is_wrong_with_its_own(retry: Any) -> None:
-    with pytest.raises(DefinitionError, match=r"tool 'again'.*: retry: max_attempts is a whole number"):
-
-        @tool(idempotent=True, retry=retry)
-        async def again() -> int:
-            """Do it."""
-            return 1
-
-
-@pytest.mark.spec("G25")
 @pytest.mark.parametrize("effect", ["read", "write", "external", "destructive"])
-def test_a_tool_that_does_not_say_that_it_is_idempotent_has_none(effect: Any) -> None:
-    with pytest.raises(DefinitionError) as raised:
-
-        @tool(effect=effect, retry=3)
-        async def again() -> int:
-            """Do it."""
-            return 1
-
-    assert raised.value.message == "tool 'again' is not idempotent, so it is never tried again"
-    assert raised.value.hint is not None
-    assert "idempotent=True" in raised.value.hint
+def test_a_tool_that_does_not_say_that_it_is_idempotent_has_no_retry(effect: Any) -> None:
+    with pytest.raises(DefinitionError, match="tool 'again' is not idempotent, so it is never tried again"):
+        tool(effect=effect, retry=3)(again)

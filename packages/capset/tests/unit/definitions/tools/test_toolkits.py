@@ -1,5 +1,3 @@
-"""Toolkits: groups that nest, are checked where they are made, and stay as they are."""
-
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
@@ -10,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capset import Agent, Capability, Hooks, Policy, Preset, Tool, Toolkit, ToolkitContext, compose, tool
-from capset.definitions.tools.toolkits import (
-    MAX_LEVELS,
-    DynamicToolkit,
-    dynamic_toolkit,
-    policies_in,
-    tools_in,
-)
+from capset.definitions.tools.toolkits import MAX_LEVELS, DynamicToolkit, dynamic_toolkit, policies_in, tools_in
 from capset.errors import DefinitionError, PolicyConflict, ToolNameConflict
 
 
@@ -49,18 +41,12 @@ GATE, OTHER = Policy("gate", yes), Policy("other", yes)
 def test_a_toolkit_keeps_its_members_once_and_in_order() -> None:
     inner = Toolkit("inner", [ONE])
     kit = Toolkit("kit", [TWO, inner, ONE, TWO, inner], instructions=[" Be kind. ", ""], policies=[GATE, OTHER, GATE])
-    assert kit.members == (TWO, inner, ONE)
-    assert kit.instructions == ("Be kind.",)
-    assert kit.policies == (GATE, OTHER)
+    assert (kit.members, kit.instructions, kit.policies) == ((TWO, inner, ONE), ("Be kind.",), (GATE, OTHER))
     assert (kit.levels, inner.levels) == (2, 1)
-    assert not kit.hooks
     assert list(tools_in([kit])) == [TWO, ONE, ONE]
     assert repr(kit) == "Toolkit('kit')"
-
-
-def test_a_toolkit_takes_one_text_for_its_instructions_and_may_be_empty() -> None:
-    kit = Toolkit("kit", instructions="Read before you write.")
-    assert (kit.instructions, kit.members) == (("Read before you write.",), ())
+    empty = Toolkit("kit", instructions="Read before you write.")
+    assert (empty.instructions, empty.members, bool(empty.hooks)) == (("Read before you write.",), (), False)
 
 
 @pytest.mark.spec("F12", "F17")
@@ -70,58 +56,49 @@ def test_the_policies_inside_come_after_those_around_them() -> None:
     assert list(policies_in([kit, make("b", policies=[fourth])])) == [GATE, OTHER, third, fourth]
 
 
-@pytest.mark.parametrize(
-    ("name", "fits"),
-    [
-        *[(name, True) for name in ("files", "Files:main-2_x", "a" * 64)],
-        *[(name, False) for name in ("a" * 65, "", "2files", "_files", "a b", "a.b", "ä", None, 5)],
-    ],
-)
-def test_a_toolkits_name_fits_its_grammar(name: Any, fits: bool) -> None:
-    def makes(context: ToolkitContext) -> list[Any]:
-        return []
-
-    if fits:
-        assert Toolkit(name).name == DynamicToolkit(name, makes).name == name
-        return
-    with pytest.raises(DefinitionError, match="a toolkit's name must match"):
-        Toolkit(name)
-    with pytest.raises(DefinitionError, match="a dynamic toolkit's name must match"):
-        DynamicToolkit(name, makes)
+def test_a_toolkits_name_fits_its_grammar() -> None:
+    for name in ("files", "Files:main-2_x", "a" * 64):
+        assert Toolkit(name).name == DynamicToolkit(name, lambda context: []).name == name
+    wrongs: list[Any] = ["a" * 65, "", "2files", "_files", "a b", "a.b", "ä", None, 5]
+    for name in wrongs:
+        with pytest.raises(DefinitionError, match="a toolkit's name must match"):
+            Toolkit(name)
+        with pytest.raises(DefinitionError, match="a dynamic toolkit's name must match"):
+            DynamicToolkit(name, lambda context: [])
 
 
 @pytest.mark.spec("C1")
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("option", "message", "wrongs"),
     [
-        ({"members": [lambda: 1]}, "toolkit 'kit': <function .* is not a Tool; put @tool on the function"),
-        ({"members": "one"}, "toolkit 'kit': tools must be a list"),
-        ({"members": {ONE}}, "toolkit 'kit': tools must be a list"),
-        ({"members": ONE}, "toolkit 'kit': tools must be a list"),
-        ({"members": None}, "toolkit 'kit': tools must be a list"),
-        ({"members": [Capability("c")]}, "is not a Tool"),
-        ({"policies": [bool]}, "toolkit 'kit': .* is not a Policy"),
-        ({"policies": GATE}, "toolkit 'kit': policies must be a list"),
-        ({"instructions": [5]}, "toolkit 'kit': instructions must be text"),
-        ({"instructions": {"a"}}, "toolkit 'kit': instructions must be a list"),
-        ({"hooks": {}}, "toolkit 'kit': hooks is Hooks"),
-        ({"hooks": [print]}, "toolkit 'kit': hooks is Hooks"),
+        ("members", "<function .* is not a Tool; put @tool on the function", [[lambda: 1]]),
+        ("members", "tools must be a list", ["one", {ONE}, ONE, None]),
+        ("members", ".* is not a Tool", [[Capability("c")]]),
+        ("policies", ".* is not a Policy", [[bool]]),
+        ("policies", "policies must be a list", [GATE]),
+        ("instructions", "instructions must be text", [[5]]),
+        ("instructions", "instructions must be a list", [{"a"}]),
+        ("hooks", "hooks is Hooks", [{}, [print]]),
     ],
-    ids=range(12),
 )
-def test_what_does_not_belong_into_a_toolkit_is_refused_by_its_name(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(DefinitionError, match=message):
-        Toolkit("kit", **options)
+def test_what_does_not_belong_into_a_toolkit_is_refused_by_its_name(
+    option: str, message: str, wrongs: list[Any]
+) -> None:
+    for wrong in wrongs:
+        with pytest.raises(DefinitionError, match=f"toolkit 'kit': {message}"):
+            Toolkit("kit", **{option: wrong})
+        if option != "members":
+            with pytest.raises(DefinitionError, match=f"dynamic toolkit 'kit': {message}"):
+                DynamicToolkit("kit", lambda context: [], **{option: wrong})
 
 
 @pytest.mark.spec("C12", "C16")
 def test_two_things_of_one_name_are_a_conflict_at_every_depth() -> None:
     with pytest.raises(ToolNameConflict, match="toolkit 'kit': two different tools are named 'one'"):
         Toolkit("kit", [ONE, Toolkit("a", [Toolkit("b", [make("one")])])])
-    with pytest.raises(ToolNameConflict, match="two different toolkits are named 'a'"):
-        Toolkit("kit", [Toolkit("a"), Toolkit("a")])
-    with pytest.raises(ToolNameConflict, match="two different toolkits are named 'a'"):
-        Capability("c", tools=[Toolkit("a"), DynamicToolkit("a", lambda context: [])])
+    for other in (Toolkit("a"), DynamicToolkit("a", lambda context: [])):
+        with pytest.raises(ToolNameConflict, match="two different toolkits are named 'a'"):
+            Toolkit("kit", [Toolkit("a"), other])
     with pytest.raises(PolicyConflict, match="toolkit 'kit': two different policies have the id 'gate'"):
         Toolkit("kit", policies=[GATE, Policy("gate", yes)])
     with pytest.raises(PolicyConflict, match="policies with the id 'gate'"):
@@ -158,13 +135,11 @@ def test_toolkits_are_frozen_and_told_apart_by_identity() -> None:
 @pytest.mark.spec("C1")
 def test_a_toolkit_stands_wherever_a_tool_may() -> None:
     kit = Toolkit("kit", [ONE])
-    for agent in (
-        Agent("a", tools=[kit]),
-        Agent("a", uses=[Capability("c", tools=[kit])]),
-        Agent("a", uses=[Capability("c", presets={"p": Preset(tools=[kit])}, default=["p"])]),
-        Agent("a", tools=[Toolkit("outer", [kit])]),
-    ):
-        assert list(compose(agent).tools) == ["one"]
+    in_preset = Capability("c", presets={"p": Preset(tools=[kit])}, default=["p"])
+    assert list(compose(Agent("a", tools=[kit])).tools) == ["one"]
+    assert list(compose(Agent("a", tools=[Toolkit("outer", [kit])])).tools) == ["one"]
+    assert list(compose(Agent("a", uses=[Capability("c", tools=[kit])])).tools) == ["one"]
+    assert list(compose(Agent("a", uses=[in_preset])).tools) == ["one"]
 
 
 @given(st.recursive(st.just("tool"), lambda inner: st.lists(inner, max_size=3), max_leaves=8))
@@ -190,43 +165,24 @@ def test_a_dynamic_toolkit_is_made_of_a_function_under_its_name() -> None:
 
     hooks = Hooks(on_tool_executed=print)
 
-    @dynamic_toolkit(name="found", instructions="Search first.", policies=[GATE, GATE], hooks=hooks)
+    @dynamic_toolkit(name="web", instructions="Search first.", policies=[GATE, GATE], hooks=hooks)
     async def other(context: ToolkitContext) -> list[Tool[..., Any]]:
         return [ONE]
 
-    assert (searches.name, searches.instructions, searches.policies, bool(searches.hooks)) == (
-        "searches",
-        (),
-        (),
-        False,
-    )
-    assert (other.name, other.instructions, other.policies) == ("found", ("Search first.",), (GATE,))
+    assert (searches.name, searches.instructions, searches.policies) == ("searches", (), ())
+    assert not searches.hooks
+    assert (other.name, other.instructions, other.policies) == ("web", ("Search first.",), (GATE,))
     assert other.hooks is hooks
-    assert repr(other) == "DynamicToolkit('found')"
+    assert repr(other) == "DynamicToolkit('web')"
     assert list(tools_in([other])) == []
 
 
 @pytest.mark.spec("F5")
-@pytest.mark.parametrize(
-    "wrong",
-    [lambda: [ONE], lambda first, two: [], lambda *, context: [], 5, [ONE], "kit"],
-    ids=lambda parameter: type(parameter).__name__,
-)
+@pytest.mark.parametrize("wrong", [lambda: [ONE], lambda first, other: [], lambda *, context: [], 5, [ONE], "kit"])
 def test_what_cannot_take_a_context_makes_no_toolkit(wrong: Any) -> None:
-    with pytest.raises(
-        DefinitionError, match=r"dynamic toolkit 'kit' must (take exactly|be a function of) one argument"
-    ):
-        dynamic_toolkit(name="kit")(wrong)
-    with pytest.raises(
-        DefinitionError, match=r"dynamic toolkit 'kit' must (take exactly|be a function of) one argument"
-    ):
-        DynamicToolkit("kit", wrong)
-
-
-@pytest.mark.parametrize("options", [{"policies": [bool]}, {"instructions": [1]}, {"hooks": {}}], ids=range(3))
-def test_a_dynamic_toolkit_is_checked_as_others_are(options: dict[str, Any]) -> None:
-    with pytest.raises(DefinitionError, match="dynamic toolkit 'kit'"):
-        DynamicToolkit("kit", lambda context: [], **options)
+    for make_toolkit in (dynamic_toolkit(name="kit"), lambda function: DynamicToolkit("kit", function)):
+        with pytest.raises(DefinitionError, match=r"toolkit 'kit' must (take exactly|be a function of) one argument"):
+            make_toolkit(wrong)
 
 
 def test_a_function_without_a_name_that_fits_needs_one() -> None:

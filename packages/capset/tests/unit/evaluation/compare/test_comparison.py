@@ -6,12 +6,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from capset import Agent, Capability, Principal
+from capset import Agent, Principal
 from capset.errors import DefinitionError
 from capset.evaluation.compare.comparison import diff_envelopes, diff_sides
-from capset.evaluation.compare.differences import Diff, PolicyChange
+from capset.evaluation.compare.differences import Diff, PartChange, PolicyChange
 from capset.evaluation.compare.sides import Side, side_of
-from capset.evaluation.snapshot.envelope import SnapshotEnvelope
+from capset.evaluation.snapshot.envelope import PolicyResult, SnapshotEnvelope
 from capset.fingerprint.canonical import digest
 from capset.fingerprint.changes import Change
 from capset.fingerprint.diff import ChangedRef
@@ -23,34 +23,31 @@ T = TypeVar("T")
 pytestmark = pytest.mark.spec("F31")
 
 
-def known(changes: tuple[T, ...] | None) -> tuple[T, ...]:
-    assert changes is not None
-    return changes
+def known(part: T | None) -> T:
+    assert part is not None
+    return part
 
 
 def tools_of(diff: Diff) -> dict[str, str]:
     return {change.name: change.kind for change in diff.tools}
 
 
+def paths_of(part: PartChange) -> list[str]:
+    return [change.path for change in part.changes or ()]
+
+
 def test_an_envelope_does_not_differ_from_itself() -> None:
     for first, other in ((earlier(), earlier()), (later(), later(has_static=False))):
         diff = diff_envelopes(first, other)
         assert not diff.differs
-        assert (diff.tools, diff.policies, diff.prompt, diff.definition, diff.modes, diff.notes) == (
-            *((),) * 4,
-            None,
-            (),
-        )
+        parts = (diff.tools, diff.policies, diff.prompt, diff.definition, diff.modes, diff.notes)
+        assert parts == ((), (), (), (), None, ())
 
 
 def test_what_changed_in_the_tools() -> None:
     diff = diff_envelopes(earlier(), later())
-    assert tools_of(diff) == {
-        "export_notes": "came",
-        "delete_note": "went",
-        "find_notes": "changed",
-        "list_notes": "gated",
-    }
+    kinds = {"export_notes": "came", "delete_note": "went", "find_notes": "changed", "list_notes": "gated"}
+    assert tools_of(diff) == kinds
     _, _, changed, gated = diff.tools
     assert changed.changes == (
         Change("description", "changed", "Find notes.", "Find notes by any word."),
@@ -58,34 +55,26 @@ def test_what_changed_in_the_tools() -> None:
         Change("schema.properties.limit.maximum", "changed", 10, 20),
     )
     assert changed.gates == gated.gates == (Change("gates[]", "added", after="always"),)
-    assert gated.before == gated.after
-    assert gated.changes == ()
+    assert (gated.changes, gated.before) == ((), gated.after)
 
 
 def test_a_tools_own_new_policy_is_told_once() -> None:
     def envelope_with(*policies: Any) -> SnapshotEnvelope:
-        return envelope_of(Agent("a", uses=[Capability("c", tools=[plain("it", *policies)])]))
+        return envelope_of(Agent("a", tools=[plain("it", *policies)]))
 
     (changed,) = diff_envelopes(envelope_with(), envelope_with(always)).tools
     assert Change("policies[]", "added", after="always") in (changed.changes or ())
     assert changed.gates == ()
 
 
-def test_which_policies_flipped_came_and_went() -> None:
+def test_a_policy_that_flips_takes_its_tools_along() -> None:
     diff = diff_envelopes(earlier(), earlier(env={"day": False}))
     (flipped,) = known(diff.policies)
-    assert (flipped.id, flipped.kind) == ("by_day", "flipped")
-    assert flipped.before is not None
-    assert flipped.after is not None
-    assert (flipped.before.kind, flipped.after.kind, flipped.after.reason) == ("allow", "deny", "closed at night")
+    allowed = PolicyResult(id="by_day", kind="allow")
+    denied = PolicyResult(id="by_day", kind="deny", reason="closed at night")
+    assert (flipped, flipped.kind) == (PolicyChange("by_day", allowed, denied), "flipped")
     assert set(tools_of(diff).values()) == {"went"}
     assert [moved_hash.name for moved_hash in diff.links.moved] == ["runtime"]
-    forward, back = diff_envelopes(earlier(), later()), diff_envelopes(later(), earlier())
-    assert [(policy.id, policy.kind) for policy in forward.policies or ()] == [("always", "came")]
-    assert [(policy.id, policy.kind) for policy in back.policies or ()] == [("always", "went")]
-    assert back.policies == tuple(
-        PolicyChange(policy.id, policy.after, policy.before) for policy in forward.policies or ()
-    )
 
 
 def test_what_a_permission_takes_away() -> None:
@@ -109,13 +98,8 @@ def test_what_changed_in_the_prompt() -> None:
 
 def test_what_changed_in_the_definition() -> None:
     agent, capability = known(diff_envelopes(earlier(), later()).definition)
-    assert (agent.kind, agent.name) == ("agent", None)
-    assert [change.path for change in agent.changes or ()] == [
-        "capabilities[notes].hash",
-        "instructions[1]",
-        "systemPrompt",
-    ]
-    assert (capability.kind, capability.name) == ("capability", "notes")
+    assert (agent.kind, agent.name, capability.kind, capability.name) == ("agent", None, "capability", "notes")
+    assert paths_of(agent) == ["capabilities[notes].hash", "instructions[1]", "systemPrompt"]
     assert [(change.path, change.kind) for change in capability.changes or ()] == [
         ("policies[]", "added"),
         ("tools[delete_note]", "removed"),
@@ -125,15 +109,9 @@ def test_what_changed_in_the_definition() -> None:
 
 
 def test_what_changed_in_what_an_agent_has_itself() -> None:
-    def of(name: str) -> SnapshotEnvelope:
-        return envelope_of(Agent("a", tools=[plain(name)]))
-
-    _, root = known(diff_envelopes(of("one"), of("two")).definition)
-    assert (root.kind, root.name) == ("toolkit", "root")
-    assert [(change.path, change.kind) for change in root.changes or ()] == [
-        ("members[one]", "removed"),
-        ("members[two]", "added"),
-    ]
+    first, other = (envelope_of(Agent("a", tools=[plain(name)])) for name in ("one", "two"))
+    _, root = known(diff_envelopes(first, other).definition)
+    assert (root.kind, root.name, paths_of(root)) == ("toolkit", "root", ["members[one]", "members[two]"])
 
 
 def test_a_change_of_the_mode_is_one() -> None:
@@ -175,54 +153,35 @@ def test_a_link_is_compared_with_an_envelope_as_far_as_both_are_known() -> None:
 
 
 def test_without_the_payload_of_a_part_its_hash_is_told() -> None:
-    def bare(envelope: SnapshotEnvelope) -> SnapshotEnvelope:
-        assert envelope.static is not None
-        return envelope.model_copy(update={"static": envelope.static.model_copy(update={"parts": ()})})
-
-    (agent,) = known(diff_envelopes(bare(earlier()), bare(later())).definition)
-    assert "capabilities[notes].hash" in [change.path for change in agent.changes or ()]
-    _, capability = known(diff_envelopes(bare(earlier()), later()).definition)
+    envelope = earlier()
+    bare = envelope.model_copy(update={"static": known(envelope.static).model_copy(update={"parts": ()})})
+    _, capability = known(diff_envelopes(bare, later()).definition)
     assert (capability.name, capability.changes) == ("notes", None)
 
 
 def test_a_tool_that_only_the_definition_has_is_told_there() -> None:
     """Nobody may call it here, so it is in play on neither side."""
 
-    def of(description: str) -> SnapshotEnvelope:
-        return envelope_of(
-            Agent("a", uses=[notes([plain("it", permissions=["x:y"], description=description)])]),
-        )
+    def envelope_with(description: str) -> SnapshotEnvelope:
+        return envelope_of(Agent("a", uses=[notes([plain("it", permissions=["x:y"], description=description)])]))
 
-    diff = diff_envelopes(of("One."), of("Two."))
+    diff = diff_envelopes(envelope_with("One."), envelope_with("Two."))
     assert diff.tools == ()
     *_, part = known(diff.definition)
     assert (part.kind, part.name) == ("tool", "it")
     assert part.changes == (Change("description", "changed", "One.", "Two."),)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"runtime": {"tools": ()}}, "the tools are not those of the link"),
-        ({"runtime": {"system_prompt": "Be evil."}}, "the payload of the prompt does not give its hash"),
-        ({"static": {"hash": "0" * 64}}, "the static part is not that of the link"),
-        ({"static": {"payload": {"kind": "agent"}}}, "the payload of the agent does not give its hash"),
-    ],
-)
-def test_an_envelope_that_was_changed_is_not_compared(change: dict[str, Any], message: str) -> None:
-    envelope = earlier()
-    parts = {name: getattr(envelope, name).model_copy(update=update) for name, update in change.items()}
-    with pytest.raises(DefinitionError, match=message):
-        diff_envelopes(envelope.model_copy(update=parts), later())
-
-
-def test_a_tool_or_a_link_that_was_changed_is_not_compared() -> None:
+def test_what_was_changed_since_is_not_compared() -> None:
+    """Each way to change an envelope is in the tests of ``hydrate``, which verifies it in the same way."""
     envelope = earlier()
     first, *rest = envelope.runtime.tools
-    forged = first.model_copy(update={"payload": {**first.payload, "effect": "read", "description": "Harmless."}})
-    runtime = envelope.runtime.model_copy(update={"tools": (forged, *rest)})
-    with pytest.raises(DefinitionError, match="the payload of the tool 'delete_note' does not give its hash"):
-        side_of(envelope.model_copy(update={"runtime": runtime}))
+    forged_tool = first.model_copy(update={"payload": {**first.payload, "effect": "read", "description": "Harmless."}})
+    for update, payload in ({"tools": (forged_tool, *rest)}, "tool 'delete_note'"), ({"system_prompt": "x"}, "prompt"):
+        forged = envelope.model_copy(update={"runtime": envelope.runtime.model_copy(update=update)})
+        for pair in ((forged, later()), (later(), forged)):
+            with pytest.raises(DefinitionError, match=f"the payload of the {payload} does not give its hash"):
+                diff_envelopes(*pair)
     with pytest.raises(DefinitionError, match="the tools of the link do not give its runtime hash"):
         Side(envelope.link.model_copy(update={"tool_refs": envelope.link.tool_refs[1:]}))
     with pytest.raises(DefinitionError, match="cannot be hashed"):
@@ -239,6 +198,10 @@ def test_a_profile_that_is_not_known_here_is_compared_as_it_is() -> None:
 
 def test_both_sides_see_the_same() -> None:
     forward, back = diff_envelopes(earlier(), later()), diff_envelopes(later(), earlier())
+    came, went = (*known(forward.policies), *known(back.policies))
+    allowed = PolicyResult(id="always", kind="allow")
+    assert (came, went) == (PolicyChange("always", None, allowed), PolicyChange("always", allowed, None))
+    assert (came.kind, went.kind) == ("came", "went")
     assert {(change.name, change.before, change.after) for change in forward.tools} == {
         (change.name, change.after, change.before) for change in back.tools
     }
@@ -264,21 +227,18 @@ def side(graph: dict[str, dict[str, Any]]) -> Side:
 
 
 def test_a_change_is_followed_through_everything_that_names_it() -> None:
-    def of(description: str) -> Side:
-        return side({
-            "tool": {"kind": "tool", "name": "tool", "description": description},
-            "kit": {"kind": "toolkit", "name": "kit", "members": ["tool"]},
-            "base": {"kind": "capability", "name": "base", "tools": ["kit"]},
-            "other": {"kind": "capability", "name": "other", "uses": ["base"]},
-            "inner": {"kind": "agent", "capabilities": ["base"]},
-            "top": {"kind": "agent", "capabilities": ["base", "other"], "children": ["inner"]},
-        })  # fmt: skip
-
-    parts = known(diff_sides(of("One."), of("Two.")).definition)
-    assert [(part.kind, part.name) for part in parts] == [
-        *(("agent", None), ("capability", "base"), ("toolkit", "kit"), ("tool", "tool")),
-        *(("capability", "other"), ("agent", "inner")),
-    ], "each once, although three name the capability"
+    graph: dict[str, dict[str, Any]] = {
+        "kit": {"kind": "toolkit", "name": "kit", "members": ["tool"]},
+        "base": {"kind": "capability", "name": "base", "tools": ["kit"]},
+        "other": {"kind": "capability", "name": "other", "uses": ["base"]},
+        "inner": {"kind": "agent", "capabilities": ["base"]},
+        "top": {"kind": "agent", "capabilities": ["base", "other"], "children": ["inner"]},
+    }
+    tools = [{"kind": "tool", "name": "tool", "description": description} for description in ("One.", "Two.")]
+    first, other = (side({"tool": tool, **graph}) for tool in tools)
+    parts = known(diff_sides(first, other).definition)
+    names = [None, "base", "kit", "tool", "other", "inner"]
+    assert [part.name for part in parts] == names, "each once, although three name the capability"
     assert parts[3].changes == (Change("description", "changed", "One.", "Two."),)
 
 
@@ -291,4 +251,4 @@ def test_payloads_that_name_each_other_come_to_an_end() -> None:
         return Side(link, {letter * 64: payload})
 
     (agent,) = known(diff_sides(of("a"), of("b")).definition)
-    assert [change.path for change in agent.changes or ()] == ["children[x].hash", "systemPrompt"]
+    assert paths_of(agent) == ["children[x].hash", "systemPrompt"]

@@ -10,7 +10,6 @@ from capset.evaluation.compare.comparison import diff_envelopes, diff_sides
 from capset.evaluation.compare.report import format_diff_report, report_lines
 from capset.evaluation.compare.sides import Side
 from capset.fingerprint.canonical import digest
-from capset.fingerprint.diff import format_hash_short
 from capset.fingerprint.hashes import Ref
 from capset.fingerprint.links import create_link
 from tests.helpers.evaluation.compare.versions import agent, earlier, envelope_of, later, notes, plain
@@ -20,14 +19,12 @@ pytestmark = pytest.mark.spec("F30", "F31")
 
 def test_the_whole_report() -> None:
     first, other = earlier(), later()
-    before, after = (
-        {tool.name: format_hash_short(tool.hash) for tool in side.runtime.tools} for side in (first, other)
-    )
+    before, after = ({tool.name: tool.hash[:12] for tool in side.runtime.tools} for side in (first, other))
     old, new = first.link, other.link
-    assert first.static is not None
-    assert other.static is not None
-    notes_before, notes_after = (side.parts[0].hash[:12] for side in (first.static, other.static))
-    assert format_diff_report(diff_envelopes(first, other)).splitlines() == [
+    diff = diff_envelopes(first, other)
+    assert diff.definition is not None
+    notes_before, notes_after = (diff.definition[1].before[:12], diff.definition[1].after[:12])
+    assert format_diff_report(diff).splitlines() == [
         "Nothing in common: other definition, tools in play and prompt.",
         "",
         "hashes",
@@ -73,9 +70,8 @@ def test_the_whole_report() -> None:
 
 
 def test_where_nothing_differs_there_is_nothing_but_the_hashes() -> None:
-    report = format_diff_report(diff_envelopes(later(), later()))
-    assert report.splitlines()[0] == "Same in all: definition, tools in play and prompt."
-    assert len(report.splitlines()) == 7
+    lines = format_diff_report(diff_envelopes(later(), later())).splitlines()
+    assert (lines[0], len(lines)) == ("Same in all: definition, tools in play and prompt.", 7)
 
 
 def test_of_links_alone_it_says_that_no_more_is_known() -> None:
@@ -90,25 +86,18 @@ def test_of_links_alone_it_says_that_no_more_is_known() -> None:
 
 def test_a_flip_says_why() -> None:
     lines = format_diff_report(diff_envelopes(earlier(), earlier(env={"day": False}, mode="hint"))).splitlines()
-    place = lines.index("policies")
-    assert lines[place + 1 : place + 3] == [
-        "~ by_day  allow → deny (closed at night)",
-        "~ mode  authoritative → hint",
-    ]
+    start = lines.index("policies") + 1
+    assert lines[start : start + 2] == ["~ by_day  allow → deny (closed at night)", "~ mode  authoritative → hint"]
 
 
 @pytest.mark.parametrize("width", [1, 60, 80, 100, 160])
 def test_long_values_are_cut_to_where_they_differ(width: int) -> None:
-    def of(prompt: str) -> Any:
-        return envelope_of(agent(system_prompt=prompt))
-
-    diff = diff_envelopes(of(f"{'a' * 500}ONE{'b' * 500}"), of(f"{'a' * 500}TWO{'b' * 500}"))
+    first, other = (envelope_of(agent(system_prompt=f"{'a' * 500}{word}{'b' * 500}")) for word in ("ONE", "TWO"))
+    diff = diff_envelopes(first, other)
     lines = [line for line in report_lines(diff, width=width) if "systemPrompt" in line.text]
+    assert lines
     for line in lines:
-        assert line.is_cut
-        assert "ONE" in line.text
-        assert "TWO" in line.text
-        assert len(str(line)) <= max(width, 70)
+        assert all((line.is_cut, "ONE" in line.text, "TWO" in line.text, len(str(line)) <= max(width, 70)))
     assert not any(line.is_cut for line in report_lines(diff_envelopes(earlier(), earlier()), width=width))
     assert not any(line.is_cut for line in report_lines(diff, width=5000))
 
@@ -123,9 +112,8 @@ def test_a_text_from_elsewhere_makes_no_line_of_its_own() -> None:
     nasty = "x\n+ forged  allow\x1b[31m\u202e\u2028"
     first = envelope_of(agent(uses=[notes([plain("it", description=nasty)])], system_prompt=nasty), agent_id=nasty)
     other = envelope_of(agent(uses=[notes([plain("it")])]), env={nasty: 1})
-    report = format_diff_report(diff_envelopes(first, other))
-    assert all(line.isprintable() for line in report.split("\n"))
-    assert not any(line.startswith("+ forged") for line in report.split("\n"))
+    lines = format_diff_report(diff_envelopes(first, other)).split("\n")
+    assert all(line.isprintable() and not line.startswith("+ forged") for line in lines)
 
 
 def side(*payloads: dict[str, Any]) -> Side:
@@ -152,7 +140,6 @@ def test_what_a_payload_says_of_its_effect_and_permissions_is_spelled_out(sign: 
 @pytest.mark.parametrize(
     ("members", "suffix"),
     [
-        ({"effect": "write"}, ", write"),
         ({"effect": "write", "permissions": []}, ", write"),
         ({"effect": "write", "permissions": "n:read"}, ", write"),
         ({"permissions": ["n:read", 7]}, ", needs n:read and 7"),

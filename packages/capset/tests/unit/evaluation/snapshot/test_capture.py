@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capset import Agent, Capability, compose, deny, evaluate
-from capset.definitions.tools.toolkits import dynamic_toolkit
+from capset import Agent, compose, deny, evaluate
+from capset.definitions.tools.toolkits import DynamicToolkit
 from capset.errors import DefinitionError, InvalidArguments, ToolkitFailed
 from capset.evaluation.snapshot.capture import capture, capture_runtime, compute_link, envelope_of, json_safe, link_of
-from capset.evaluation.snapshot.envelope import read_envelope
+from capset.evaluation.snapshot.envelope import PolicyPart, PolicyResult, WireContext, WirePrincipal, read_envelope
 from capset.evaluation.snapshot.snapshot import covered_payloads
 from capset.fingerprint.canonical import canonical
 from capset.fingerprint.links import CapabilityLink, create_link
@@ -32,10 +32,8 @@ async def test_one_pass_gives_the_envelope_the_link_and_the_live_tools() -> None
     gate, bound = Counted("gate"), Counted("held", binding="snapshot")
     agent = everything(gate.policy, bound.policy)
     for count, work in enumerate((capture, capture_runtime, compute_link), start=1):
-        output = await work(agent, principal=ANYONE)
+        await work(agent, principal=ANYONE)
         assert (gate.asked, bound.asked) == (count, count)
-        link = output if isinstance(output, CapabilityLink) else output.link
-        assert link.tool_refs
     captured = await capture(agent, principal=ANYONE, agent_id="agent-7")
     assert captured.link is captured.envelope.link
     assert set(captured.tools) == {ref.name for ref in captured.link.tool_refs}
@@ -50,7 +48,6 @@ async def test_one_pass_gives_the_envelope_the_link_and_the_live_tools() -> None
 @pytest.mark.spec("F2", "F26", "F27")
 @pytest.mark.parametrize("env", [{}, {"tier": "pro"}])
 async def test_every_hash_can_be_recomputed_from_what_the_envelope_says(env: Mapping[str, Any]) -> None:
-    """From JSON text alone, with nothing but the canonical bytes."""
     text = (await capture(everything(Counted("gate").policy), principal=ANYONE, env=env)).envelope.to_json()
     envelope = json.loads(text)
     runtime, static, link = envelope["runtime"], envelope["static"], envelope["runtime"]["link"]
@@ -65,11 +62,8 @@ async def test_every_hash_can_be_recomputed_from_what_the_envelope_says(env: Map
     pending = [static["payload"]]
     while pending:
         payload = pending.pop()
-        named = {
-            entry["hash"]
-            for key in ("capabilities", "children", "uses", "members", "tools")
-            for entry in payload.get(key, ())
-        }
+        keys = ("capabilities", "children", "uses", "members", "tools")
+        named = {entry["hash"] for key in keys for entry in payload.get(key, ())}
         named |= {payload["root"]} if payload.get("root") else set()
         assert named <= parts.keys(), f"all that the {payload['kind']} names is there"
         pending += [parts[part_hash] for part_hash in named - reached]
@@ -91,31 +85,30 @@ async def test_what_a_snapshot_covers_hashes_to_its_names() -> None:
 
 @pytest.mark.spec("F27")
 async def test_an_envelope_goes_through_json_as_it_is() -> None:
+    labels: Any = {"namespace": "ns", "invocation": {"tenant": "t-1"}, "policy_mode": "hint"}
     captured = await capture(
         everything(Counted("gate", deny("no")).policy),
         principal=ANYONE,
         env={"a": (1, [2.5, None]), "big": 2**60, "odd": object()},
         session_context={"thread": {"turn": 3}},
-        namespace="ns",
-        invocation={"tenant": "t-1"},
-        policy_mode="hint",
+        **labels,
     )
     envelope = captured.envelope
     text = envelope.to_json()
     assert read_envelope(text).to_json() == text
     assert read_envelope(text.encode()) == envelope
-    assert envelope.schema_version == "1"
-    assert envelope.profile == envelope.link.profile == "jcs-1"
+    assert (envelope.schema_version, envelope.profile, envelope.link.profile) == ("1", "jcs-1", "jcs-1")
     assert envelope.context == {"thread": {"turn": 3}}
     assert "t-1" not in text, "of an invocation there is the hash"
     assert envelope.link.invocation_hash
-    context = envelope.runtime.toolkit_context
-    assert (context.namespace, context.agent_id, context.agent_name) == ("ns", None, "librarian")
-    assert (context.env, context.dropped) == ({"a": [1, [2.5, None]], "big": 2**60}, ("odd",))
-    assert context.principal is not None
-    assert context.principal.permissions == ("notes:read", "notes:write")
-    (result,) = envelope.policy.results
-    assert (envelope.policy.mode, result.id, result.kind, result.reason) == ("hint", "gate", "deny", "no")
+    assert envelope.runtime.toolkit_context == WireContext(
+        principal=WirePrincipal(id="ada", kind="user", permissions=("notes:read", "notes:write")),
+        namespace="ns",
+        agent_name="librarian",
+        env={"a": [1, [2.5, None]], "big": 2**60},
+        dropped=("odd",),
+    )
+    assert envelope.policy == PolicyPart(mode="hint", results=(PolicyResult(id="gate", kind="deny", reason="no"),))
 
 
 @pytest.mark.spec("F27")
@@ -141,9 +134,8 @@ async def test_what_an_envelope_holds_is_its_own() -> None:
 )
 async def test_text_that_is_no_envelope_is_refused_with_the_place(change: dict[str, Any], message: str) -> None:
     data = json.loads((await capture(everything(), principal=ANYONE)).envelope.to_json())
-    with pytest.raises(DefinitionError) as refused:
+    with pytest.raises(DefinitionError, match=message):
         read_envelope(json.dumps(data | change))
-    assert message in refused.value.message
     for text in ("", "{", "[]", b"\xff"):
         with pytest.raises(DefinitionError, match="no snapshot envelope"):
             read_envelope(text)
@@ -153,17 +145,11 @@ async def test_text_that_is_no_envelope_is_refused_with_the_place(change: dict[s
 async def test_links_by_hand_and_by_evaluation_agree() -> None:
     captured = await capture(everything(), principal=ANYONE)
     link = captured.link
-    by_hand = create_link(
-        agent_id=link.agent_id,
-        agent_name=link.agent_name,
-        static_hash=link.static_hash,
-        prompt_hash=link.prompt_hash,
-        tool_refs=reversed(link.tool_refs),
-    )
-    assert by_hand == link == link_of(captured.snapshot)
+    parts: Any = link.model_dump(include={"agent_id", "agent_name", "static_hash", "prompt_hash"})
+    assert create_link(**parts, tool_refs=reversed(link.tool_refs)) == link == link_of(captured.snapshot)
     assert CapabilityLink.model_validate_json(link.model_dump_json()) == link
     with pytest.raises(ValueError, match="static_hash"):
-        create_link(agent_id="a", agent_name="a", static_hash="x", prompt_hash=link.prompt_hash, tool_refs=())
+        create_link(**{**parts, "static_hash": "x"}, tool_refs=())
 
 
 @pytest.mark.spec("F27")
@@ -171,9 +157,7 @@ async def test_an_envelope_of_a_snapshot_that_is_there_asks_nobody() -> None:
     gate = Counted("gate")
     snapshot = await evaluate(compose(everything(gate.policy)), principal=ANYONE)
     envelope = envelope_of(snapshot, include_static=False)
-    assert gate.asked == 1
-    assert envelope.static is None
-    assert envelope.link == link_of(snapshot)
+    assert (gate.asked, envelope.static, envelope.link) == (1, None, link_of(snapshot))
 
 
 @pytest.mark.spec("F27")
@@ -186,15 +170,10 @@ async def test_a_session_context_is_json_data_without_secrets(context: dict[str,
 
 async def test_two_policies_of_one_id_do_not_meet_in_an_envelope() -> None:
     """Results are kept by id, so that one would answer for the other."""
-    strict = Counted("admin", deny("no")).policy
-
-    @dynamic_toolkit
-    def lax(context: Any) -> list[Any]:
-        return [make("lax", Counted("admin").policy)]
-
-    agent = Agent("a", uses=[Capability("c", tools=[make("strict", strict), lax])])
+    strict = make("strict", Counted("admin", deny("no")).policy)
+    lax = DynamicToolkit("lax", lambda context: [make("lax", Counted("admin").policy)])
     with pytest.raises(ToolkitFailed, match="two different policies have the id 'admin'"):
-        await capture(agent, principal=ANYONE)
+        await capture(Agent("a", tools=[strict, lax]), principal=ANYONE)
 
 
 @pytest.mark.spec("F27")
@@ -219,28 +198,19 @@ def test_what_is_not_json_is_dropped_and_listed() -> None:
         1: 2,
     }
     safe, dropped = json_safe(values)
-    assert safe["db"] == {"name": "main"}
-    assert safe["list"] == [1, {}]
-    assert safe["circle"] == {"kept": 1, "itself": []}
-    assert safe["token"] is None
-    assert safe.keys() == {"db", "list", "token", "circle", "deep"}
+    assert json.loads(json.dumps(safe)) == safe
+    del safe["deep"]
+    assert safe == {"db": {"name": "main"}, "list": [1, {}], "circle": {"kept": 1, "itself": []}, "token": None}
     assert [path for path in dropped if not path.startswith("deep")] == [
         *("pool", "db.pool", "list[1]", "list[2].password", "nan", "huge", "\\ud800", "text", "api_key"),
         *("circle.itself[0]", "circle.itself[1]", "1"),
     ]
-    assert json.loads(json.dumps(safe)) == safe
 
 
+TEXTS, KEYS = st.text(st.characters(codec=None)), st.text(max_size=3) | st.integers(0, 2)
 ANY = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(st.characters(codec=None))
-    | st.binary(max_size=2),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3) | st.integers(0, 2), inner, max_size=3)
-    ),
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS | st.binary(max_size=2),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
     max_leaves=12,
 )
 

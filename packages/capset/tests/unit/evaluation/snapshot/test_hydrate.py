@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from capset import Agent, Capability, Principal, ask, compose, deny
-from capset.definitions.tools.toolkits import Toolkit, ToolkitContext, dynamic_toolkit
+from capset import Agent, Capability, Principal, ask, compose
+from capset.definitions.tools.toolkits import DynamicToolkit, Toolkit, ToolkitContext
 from capset.errors import DefinitionError, HydrationRefused
 from capset.evaluation.snapshot.capture import capture, envelope_of
 from capset.evaluation.snapshot.envelope import SnapshotEnvelope, read_envelope
@@ -25,15 +25,12 @@ def agent_of(*tools: Any, **more: Any) -> Agent:
     return Agent("librarian", uses=[Capability("notes", tools=tools, **more)])
 
 
-async def kept(agent: Agent, **more: Any) -> SnapshotEnvelope:
+async def stored(agent: Agent, **more: Any) -> SnapshotEnvelope:
     more.setdefault("principal", ANYONE)
     return read_envelope((await capture(agent, **more)).envelope.to_json())
 
 
-def forged(envelope: SnapshotEnvelope, change: Any) -> SnapshotEnvelope:
-    data = json.loads(envelope.to_json())
-    change(data)
-    return read_envelope(json.dumps(data))
+ONE = make("one")
 
 
 @examples(15, 60)
@@ -44,10 +41,7 @@ def test_a_hydrated_snapshot_has_the_hashes_of_the_captured(agent: Agent) -> Non
         envelope = read_envelope(captured.envelope.to_json())
         link = captured.link
         for bind in (agent, compose(agent)):
-            hydrated = await hydrate(envelope, bind, principal=ANYONE)
-            hashes = (hydrated.static_hash, hydrated.runtime_hash, hydrated.prompt_hash)
-            assert hashes == (link.static_hash, link.runtime_hash, link.prompt_hash)
-            assert envelope_of(hydrated) == envelope
+            assert envelope_of(await hydrate(envelope, bind, principal=ANYONE)) == envelope
         outer = {policy.id for installed in captured.tools.values() for policy in installed.gates}
         live = {name: installed.tool for name, installed in captured.tools.items()}
         for bind in (live, live.__getitem__):
@@ -64,41 +58,36 @@ def test_a_hydrated_snapshot_has_the_hashes_of_the_captured(agent: Agent) -> Non
 async def test_no_policy_is_asked_and_the_results_are_the_envelopes() -> None:
     gate, other = Counted("gate", ask("sure?")), Counted("other")
     agent = agent_of(make("one", gate.policy), policies=[other.policy])
-    envelope = await kept(agent, policy_mode="hint", invocation={"tenant": "t"})
+    envelope = await stored(agent, policy_mode="hint", invocation={"tenant": "t"})
     hydrated = await hydrate(envelope, agent, principal=ANYONE)
     assert (gate.asked, other.asked) == (1, 1)
-    assert hydrated.decisions["gate"] == ask("sure?")
-    assert hydrated.policy_mode == "hint"
+    assert (hydrated.decisions["gate"], hydrated.policy_mode) == (ask("sure?"), "hint")
     assert hydrated.invocation_hash == envelope.link.invocation_hash
 
 
 async def test_what_was_not_in_play_stays_out() -> None:
-    agent = agent_of(make("one"), make("two", permissions=["notes:write"]), make("new", Counted("no", False).policy))
-    envelope = await kept(agent, principal=NOBODY)
-    hydrated = await hydrate(envelope, agent, principal=ANYONE)
+    agent = agent_of(ONE, make("two", permissions=["notes:write"]), make("new", Counted("no", False).policy))
+    hydrated = await hydrate(await stored(agent, principal=NOBODY), agent, principal=ANYONE)
     assert set(hydrated.tools) == set(hydrated.installed) == {"one"}
 
 
 async def test_a_permission_that_is_gone_takes_its_tool_along() -> None:
-    agent = agent_of(make("one"), Toolkit("kit", [make("two", permissions=["notes:write"])], instructions=["Write."]))
-    hydrated = await hydrate(await kept(agent), agent, principal=NOBODY)
-    assert set(hydrated.tools) == {"one"}
+    agent = agent_of(ONE, Toolkit("kit", [make("two", permissions=["notes:write"])], instructions=["Write."]))
+    hydrated = await hydrate(await stored(agent), agent, principal=NOBODY)
+    assert (set(hydrated.tools), hydrated.instructions) == ({"one"}, ())
     assert "lacks the permission notes:write" in hydrated.explain("two").reason
-    assert hydrated.instructions == ()
 
 
 async def test_dynamic_toolkits_are_made_again_of_the_env_that_was_kept() -> None:
     contexts: list[ToolkitContext] = []
 
-    @dynamic_toolkit
-    def some(context: ToolkitContext) -> list[Any]:
+    def tools_for(context: ToolkitContext) -> list[Any]:
         contexts.append(context)
         return [make(f"for_{context.env['tier']}")]
 
-    agent = agent_of(some)
-    envelope = await kept(agent, env={"tier": "pro"}, namespace="ns", agent_id="agent-7")
-    hydrated = await hydrate(envelope, agent, principal=ANYONE)
-    assert set(hydrated.tools) == {"for_pro"}
+    agent = agent_of(DynamicToolkit("some", tools_for))
+    envelope = await stored(agent, env={"tier": "pro"}, namespace="ns", agent_id="agent-7")
+    assert set((await hydrate(envelope, agent, principal=ANYONE)).tools) == {"for_pro"}
     assert contexts[1] == contexts[0]
     with pytest.raises(HydrationRefused, match="for_pro"):
         await hydrate(envelope, agent, principal=ANYONE, env={"tier": "free"})
@@ -108,7 +97,7 @@ async def test_what_dynamic_uses_added_is_there_again_and_nothing_more() -> None
     extra = Capability("extra", tools=[make("added")])
     agent = Agent("a", uses=[lambda context: [extra]])
     see: Any = object()  # the function looks at nothing
-    envelope = await kept(agent, context=see)
+    envelope = await stored(agent, context=see)
     with pytest.raises(HydrationRefused, match="added"):
         await hydrate(envelope, agent, principal=ANYONE)
     hydrated = await hydrate(envelope, agent, principal=ANYONE, context=see)
@@ -117,44 +106,36 @@ async def test_what_dynamic_uses_added_is_there_again_and_nothing_more() -> None
     assert hydrated.static_hash == envelope.link.static_hash
 
 
-ONE = make("one")
-
-
 @pytest.mark.parametrize(
-    ("agent", "message"),
+    ("tool", "message"),
     [
-        (agent_of(make("other")), "one"),
-        (agent_of(make("one", description="Do it otherwise.")), "the tool 'one' is not what it was"),
-        (agent_of(make("one", effect="read")), "the tool 'one' is not what it was"),
-        (agent_of(make("one", Counted("more").policy)), "the tool 'one' is not what it was"),
-        (agent_of(make("one", permissions=["notes:write"])), "the tool 'one' is not what it was"),
-        (agent_of(ONE), "the tool 'one' was behind the policy 'gate', and is not any more"),
+        (make("other"), "one"),
+        (make("one", description="Do it otherwise."), "the tool 'one' is not what it was"),
+        (make("one", Counted("more").policy), "the tool 'one' is not what it was"),
+        (ONE, "the tool 'one' was behind the policy 'gate', and is not any more"),
     ],
 )
-async def test_a_tool_that_is_not_the_same_is_refused_and_named(agent: Agent, message: str) -> None:
-    envelope = await kept(agent_of(ONE, policies=[Counted("gate").policy]))
-    with pytest.raises(HydrationRefused) as refused:
-        await hydrate(envelope, agent, principal=ANYONE)
-    assert message in refused.value.message
+async def test_a_tool_that_is_not_the_same_is_refused_and_named(tool: Any, message: str) -> None:
+    envelope = await stored(agent_of(ONE, policies=[Counted("gate").policy]))
+    with pytest.raises(HydrationRefused, match=message) as refused:
+        await hydrate(envelope, agent_of(tool), principal=ANYONE)
     assert [field.path for field in refused.value.fields] == ["one"]
     assert (refused.value.code, refused.value.status) == ("hydration_refused", 422)
 
 
 async def test_all_tools_that_are_refused_are_named_at_once() -> None:
-    envelope = await kept(agent_of(ONE, make("two"), make("three")))
-    with pytest.raises(HydrationRefused, match="2 tools are not what they were") as refused:
-        await hydrate(envelope, agent_of(ONE, make("two", effect="read")), principal=ANYONE)
-    assert [field.path for field in refused.value.fields] == ["three", "two"]
-    with pytest.raises(HydrationRefused) as refused:
-        await hydrate(envelope, {"one": ONE}, principal=ANYONE)
-    assert [field.path for field in refused.value.fields] == ["three", "two"]
+    envelope = await stored(agent_of(ONE, make("two"), make("three")))
+    binds: dict[str, Any] = {"2 tools are": agent_of(ONE, make("two", effect="read")), "unknown tool": {"one": ONE}}
+    for message, bind in binds.items():
+        with pytest.raises(HydrationRefused, match=message) as refused:
+            await hydrate(envelope, bind, principal=ANYONE)
+        assert [field.path for field in refused.value.fields] == ["three", "two"]
 
 
-async def test_a_gate_more_than_then_is_asked_or_denies() -> None:
-    envelope = await kept(agent_of(ONE))
-    hydrated = await hydrate(envelope, agent_of(ONE, policies=[Counted("new", False).policy]), principal=ANYONE)
-    assert set(hydrated.tools) == {"one"}
-    assert hydrated.decisions == {}, "what it says is asked at the call"
+async def test_a_new_gate_is_not_asked_before_the_call() -> None:
+    gated = agent_of(ONE, policies=[Counted("new", False).policy])
+    hydrated = await hydrate(await stored(agent_of(ONE)), gated, principal=ANYONE)
+    assert (set(hydrated.tools), dict(hydrated.decisions)) == ({"one"}, {})
 
 
 @pytest.mark.parametrize(
@@ -176,50 +157,35 @@ async def test_a_gate_more_than_then_is_asked_or_denies() -> None:
 )
 async def test_an_envelope_that_was_changed_is_refused(change: Any, message: str) -> None:
     agent = agent_of(ONE, make("two"), policies=[Counted("gate", ask("?")).policy])
-    envelope = forged(await kept(agent), change)
-    with pytest.raises(HydrationRefused) as refused:
-        await hydrate(envelope, agent, principal=ANYONE)
-    assert message in refused.value.message
+    data = json.loads((await stored(agent)).to_json())
+    change(data)
+    with pytest.raises(HydrationRefused, match=message):
+        await hydrate(read_envelope(json.dumps(data)), agent, principal=ANYONE)
 
 
 async def test_many_tools_are_bound_by_their_names() -> None:
     """More than an agent can have capabilities, under other names than their own, one tool under two."""
     many = Capability("many", tools=[make(f"tool_{number}", instructions=["Once."]) for number in range(130)])
-    other = Capability("other", tools=[ONE])
-    twin = Capability("again", tools=[ONE])
+    other, twin = Capability("other", tools=[ONE]), Capability("again", tools=[ONE])
     agent = Agent("a", uses=[many.with_names(prefix="x_"), other, twin.with_names(rename={"one": "twice"})])
     captured = await capture(agent, principal=ANYONE, agent_name="Support, Zürich")
-    envelope = read_envelope(captured.envelope.to_json())
-    bound = await hydrate(
-        envelope, {name: installed.tool for name, installed in captured.tools.items()}, principal=ANYONE
-    )
-    assert bound.runtime_hash == captured.link.runtime_hash
-    assert bound.prompt_hash == captured.link.prompt_hash
-    assert bound.instructions == captured.instructions
-    assert bound.agent_name == "Support, Zürich"
+    tools = {name: installed.tool for name, installed in captured.tools.items()}
+    bound = await hydrate(captured.envelope, tools, principal=ANYONE)
+    assert (bound.runtime_hash, bound.prompt_hash) == (captured.link.runtime_hash, captured.link.prompt_hash)
+    assert (bound.instructions, bound.agent_name) == (captured.instructions, "Support, Zürich")
 
 
 @pytest.mark.parametrize("bind", [None, 3, "agent"])
 async def test_what_binds_nothing_is_refused(bind: Any) -> None:
     with pytest.raises(DefinitionError, match="bind is an agent, or a tool for each name"):
-        await hydrate(await kept(agent_of(ONE)), bind, principal=ANYONE)
+        await hydrate(await stored(agent_of(ONE)), bind, principal=ANYONE)
     with pytest.raises(HydrationRefused, match="is no Tool"):
-        await hydrate(await kept(agent_of(ONE)), {"one": bind}, principal=ANYONE)
+        await hydrate(await stored(agent_of(ONE)), {"one": bind}, principal=ANYONE)
 
 
 async def test_an_agent_with_everything_comes_back() -> None:
     agent = everything(Counted("gate").policy)
-    envelope = await kept(agent, env={"tier": "pro"})
+    envelope = await stored(agent, env={"tier": "pro"})
     hydrated = await hydrate(envelope, agent, principal=Principal("bob", permissions=ANYONE.permissions))
-    assert hydrated.runtime_hash == envelope.link.runtime_hash
-    assert hydrated.prompt_hash == envelope.link.prompt_hash
+    assert (hydrated.runtime_hash, hydrated.prompt_hash) == (envelope.link.runtime_hash, envelope.link.prompt_hash)
     assert hydrated.decisions["gate"].kind == "allow"
-
-
-async def test_a_tool_behind_a_policy_that_denied_is_not_in_play() -> None:
-    gate = Counted("gate")
-    agent = agent_of(ONE, policies=[gate.policy])
-    gate.answer = deny("no")
-    envelope = await kept(agent)
-    assert envelope.runtime.tools == ()
-    assert not (await hydrate(envelope, agent, principal=ANYONE)).tools

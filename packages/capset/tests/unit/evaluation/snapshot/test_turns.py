@@ -46,9 +46,7 @@ async def test_a_turn_leaves_its_link_its_envelope_and_what_its_hashes_cover(sto
     assert await lineage.link("acme", row.id) == await lineage.latest_link("acme", "s-1") == row
     assert json.loads(row.metadata) == {"invocation": {"tenant": "t-1"}}
     assert row.tool_refs == captured.link.tool_refs
-    stored = await lineage.link("acme", row.id)
-    assert stored is not None
-    assert {ref.name: ref.code for ref in stored.tool_refs} == {
+    assert {ref.name: ref.code for ref in row.tool_refs} == {
         name: code_of(installed.tool).hash for name, installed in captured.tools.items()
     }
     envelope = await lineage.envelope_of("acme", row.id)
@@ -77,29 +75,25 @@ async def test_a_transition_is_kept_when_the_runtime_hash_moves(store: Store) ->
     assert await store.lineage.transitions(None, "s-1") == ()
     moved = await record_turn(store, less.link, session="s-1", reason="a permission was taken away")
     (transition,) = await store.lineage.transitions(None, "s-1")
-    assert (transition.from_link, transition.to_link, transition.reason) == (
-        same.id,
-        moved.id,
-        "a permission was taken away",
-    )
-    assert transition.at == moved.created_at
+    assert (transition.from_link, transition.to_link, transition.at) == (same.id, moved.id, moved.created_at)
+    assert transition.reason == "a permission was taken away"
     assert await store.lineage.envelope_of(None, moved.id) is None, "of a link there is no more"
     page = await store.lineage.links(LinkQuery(None, session="s-1"))
     assert [link.id for link in page.items] == [moved.id, same.id, first.id]
 
 
 @pytest.mark.parametrize(
-    "forge",
+    ("text", "forged_text"),
     [
-        lambda text: text.replace('"Do."', '"Do harm."'),
-        lambda text: text.replace('"kind":"tool"', '"kind":"prompt"'),
-        lambda text: text.replace('"system_prompt":""', '"system_prompt":"Obey."'),
+        ('"Do."', '"Do harm."'),
+        ('"kind":"tool"', '"kind":"prompt"'),
+        ('"system_prompt":""', '"system_prompt":"Obey."'),
     ],
 )
-async def test_an_envelope_that_was_changed_leaves_nothing(store: Store, forge: Any) -> None:
+async def test_an_envelope_that_was_changed_leaves_nothing(store: Store, text: str, forged_text: str) -> None:
     """Else its payloads would stand in the place of the true ones for good."""
     captured = await capture(AGENT, principal=ANYONE)
-    forged = read_envelope(forge(captured.envelope.to_json()))
+    forged = read_envelope(captured.envelope.to_json().replace(text, forged_text))
     with pytest.raises(DefinitionError, match="does not give that hash"):
         await record_turn(store, forged, session="s-1")
     assert (await store.lineage.links(LinkQuery(None))).items == ()
@@ -120,17 +114,8 @@ async def test_what_a_store_refuses_leaves_nothing(store: Store) -> None:
 
 async def test_metadata_are_json_data(store: Store) -> None:
     link = await compute_link(AGENT, principal=ANYONE)
-    metadata: Any
-    for metadata in (
-        {1: "a"},
-        {"a": object()},
-        {"a": float("nan")},
-        {"a": "\ud800"},
-        {"a": {b"x": 1}},
-        [1],
-        "text",
-        {"a": {1, 2}},
-    ):
+    wrong: list[Any] = [{1: "a"}, {"a": object()}, {"a": float("nan")}, {"a": "\ud800"}, {"a": {b"x": 1}}, [1], "text"]
+    for metadata in (*wrong, {"a": {1, 2}}):
         with pytest.raises(InvalidArguments, match="metadata are"):
             await record_turn(store, link, metadata=metadata)
     deep: dict[str, Any] = {}
@@ -139,12 +124,8 @@ async def test_metadata_are_json_data(store: Store) -> None:
     with pytest.raises(InvalidArguments, match="nested too deeply"):
         await record_turn(store, link, metadata=deep)
     assert (await store.lineage.links(LinkQuery(None))).items == ()
-
-
-async def test_metadata_of_any_mapping_are_kept(store: Store) -> None:
-    link = await compute_link(AGENT, principal=ANYONE)
-    metadata = MappingProxyType({"a": MappingProxyType({"ü": [2**60, None, 1.5]})})
-    row = await record_turn(store, link, metadata=metadata)
+    mapping = MappingProxyType({"a": MappingProxyType({"ü": [2**60, None, 1.5]})})
+    row = await record_turn(store, link, metadata=mapping)
     assert json.loads(row.metadata) == {"a": {"ü": [2**60, None, 1.5]}}
     assert await store.lineage.link(None, row.id) == row
 

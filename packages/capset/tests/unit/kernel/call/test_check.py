@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from capset import Agent, Capability, Context, Decision, Principal, Request, allow, ask, policy, tool
+from capset import Agent, Capability, Context, Decision, Policy, Principal, Request, allow, ask, tool
 from capset.definitions.governance.approvals import Answer
 from capset.errors import ApprovalRejected, ApprovalRequired, InvalidArguments, NotFound, PermissionDenied
+from tests.helpers.evaluation.things import make
 from tests.helpers.kernel.support import Desk, desk, opened
 
+pytestmark = pytest.mark.spec("G44")
 made: list[int] = []
 
 
@@ -22,13 +24,11 @@ def none_made() -> None:
     made.clear()
 
 
-@policy
-async def large_sums(request: Request) -> Decision:
-    arguments = request.arguments or {}
-    return ask("more than 100") if arguments.get("sum", 0) > 100 else allow()
+def large_sums(request: Request) -> Decision:
+    return ask("more than 100") if (request.arguments or {}).get("sum", 0) > 100 else allow()
 
 
-@tool(effect="external", policies=[large_sums], limits="2/1h")
+@tool(effect="external", policies=[Policy("large-sums", large_sums)], limits="2/1h")
 async def pay(sum: int) -> int:
     """Pay a sum."""
     made.append(sum)
@@ -41,18 +41,11 @@ async def close() -> None:
     made.append(0)
 
 
-@tool(effect="write", permissions={"notes:write"})
-async def note(text: str) -> None:
-    """Keep a note."""
-    made.append(1)
-
-
 async def check(harness: Desk, name: str, arguments: Mapping[str, Any]) -> Any:
     session = harness.session.options(approvals="defer")
     return await session.check(session.message(name, arguments))
 
 
-@pytest.mark.spec("G44")
 async def test_what_nothing_refuses_leaves_nothing() -> None:
     async with desk(pay) as harness:
         for _ in range(5):  # and counts in no limit
@@ -64,26 +57,22 @@ async def test_what_nothing_refuses_leaves_nothing() -> None:
         assert made == [7]
 
 
-@pytest.mark.spec("G44")
 async def test_a_refusal_is_on_record_as_that_of_a_call() -> None:
-    async with desk(pay, note) as harness:
+    async with desk(pay, make("note", permissions={"notes:write"})) as harness:
         for name, arguments, error in (
-            ("note", {"text": "x"}, PermissionDenied),
+            ("note", {}, PermissionDenied),
             ("pay", {"sum": "7"}, InvalidArguments),
             ("pya", {}, NotFound),
         ):
             refused = await check(harness, name, arguments)
-            assert isinstance(refused.error, error)
-            assert refused.refused
-            assert not refused.success
+            assert (type(refused.error), refused.refused, refused.success) == (error, True, False)
             record = (await harness.records())[-1]
             assert (record.id, record.code) == (refused.record, refused.error.code)
         assert made == []
 
 
-@pytest.mark.spec("G44")
 @pytest.mark.parametrize(("name", "arguments"), [("pay", {"sum": 500}), ("close", {})])
-async def test_an_approval_is_asked_for_and_used_by_the_call(name: str, arguments: dict[str, Any]) -> None:
+async def test_an_approval_is_asked_for_and_used_by_the_call_alone(name: str, arguments: dict[str, Any]) -> None:
     async with desk(pay, close) as harness:
         refused = await check(harness, name, arguments)
         assert isinstance(refused.error, ApprovalRequired)
@@ -91,31 +80,21 @@ async def test_an_approval_is_asked_for_and_used_by_the_call(name: str, argument
         repeated = await check(harness, name, arguments)
         assert repeated.error.approval == refused.error.approval, "an equal call joins the open request"
         await harness.kernel.approvals.decide(refused.error.approval, Answer(approved=True), by=Principal("boss"))
-        assert await check(harness, name, arguments) is None
-        assert await check(harness, name, arguments) is None, "a check does not use the approval up"
+        for _ in range(2):
+            assert await check(harness, name, arguments) is None, "a check does not use the approval up"
         assert made == []
         session = harness.session.options(approvals="defer")
         assert (await session.try_message(session.message(name, arguments))).success
         assert len(made) == 1
-        assert isinstance((await check(harness, name, arguments)).error, ApprovalRequired), "the call used it up"
+        anew = await check(harness, name, arguments)
+        assert isinstance(anew.error, ApprovalRequired), "the call used it up"
+        await harness.kernel.approvals.decide(anew.error.approval or "", Answer(approved=False), by=Principal("boss"))
+        assert isinstance((await check(harness, name, arguments)).error, ApprovalRejected)
 
 
-@pytest.mark.spec("G44")
-async def test_a_rejected_call_is_refused_by_its_check() -> None:
-    async with desk(close) as harness:
-        refused = await check(harness, "close", {})
-        await harness.kernel.approvals.decide(
-            refused.error.approval, Answer(approved=False, note="not now"), by=Principal("boss")
-        )
-        assert isinstance((await check(harness, "close", {})).error, ApprovalRejected)
-
-
-@pytest.mark.spec("G44")
 async def test_dynamic_uses_are_asked_and_nothing_is_run() -> None:
-    kit = Capability("kit", tools=[pay, close])
-
     def more(ctx: Context) -> list[Capability]:
-        return [kit]
+        return [Capability("kit", tools=[pay, close])]
 
     async with opened(Agent("tester", uses=[more])) as harness:
         assert await check(harness, "pay", {"sum": 1}) is None
@@ -123,24 +102,16 @@ async def test_dynamic_uses_are_asked_and_nothing_is_run() -> None:
         assert made == []
 
 
-@pytest.mark.spec("G44")
 async def test_a_cancelled_check_leaves_nothing_running() -> None:
     started = asyncio.Event()
 
-    @policy
-    async def slow(request: Request) -> bool:
-        if request.arguments is not None:
-            started.set()
-            await asyncio.sleep(60)
+    async def hang(request: Request) -> bool:
+        started.set()
+        await asyncio.sleep(60)
         return True
 
-    @tool(effect="read", policies=[slow])
-    async def look() -> int:
-        """Look."""
-        return 1
-
     async with AsyncExitStack() as stack:
-        harness = await stack.enter_async_context(desk(look))
+        harness = await stack.enter_async_context(desk(make("look", Policy("hang", hang, phase="call"))))
         task = asyncio.create_task(check(harness, "look", {}))
         await started.wait()
         task.cancel()

@@ -7,87 +7,89 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from capset import Context, Progress, Reply, Request, policy, tool
+from capset import Context, Policy, Progress, Reply, Request, tool
 from capset.errors import NoOutcome, PermissionDenied, ToolError
-from tests.helpers.kernel.support import ask, desk, read
+from tests.helpers.evaluation.things import make
+from tests.helpers.kernel.support import desk, read
 from tests.virtual_time import anyio_backend
 
 __all__ = ["anyio_backend"]
 
 
-@tool(effect="read", permissions={"vault:open"})
+def is_small(request: Request) -> bool:
+    return request.arguments is None or request.arguments["code"] < 5
+
+
+reads = tool(effect="read", description="For a test.")
+
+
+@tool(effect="read", permissions={"vault:open"}, policies=[Policy("small", is_small)])
 async def open_vault(code: int) -> str:
     """Open the vault."""
     return f"gold {code}"
 
 
-@tool(effect="read")
-async def stranger() -> int:
-    """Be no tool of this agent."""
-    raise AssertionError("it ran")
-
-
-@tool(effect="read")
+@reads
 async def silent() -> AsyncIterator[Progress | Reply[int]]:
-    """Say nothing in the end."""
     yield Progress(1.0)
 
 
-@tool(effect="read")
+@reads
+async def emit() -> AsyncIterator[Progress | Reply[int]]:
+    yield Progress(0.5)
+    yield Reply(1)
+
+
+@reads
 async def steal(ctx: Context, how: str) -> str:
-    """Try to get at the vault."""
     match how:
-        case "refused":
-            try:
-                return await ctx.call(open_vault, 1)
-            except PermissionDenied as error:
-                return f"caught: {error}"
+        case "caught":
+            with pytest.raises(PermissionDenied, match="user-1 lacks the permission vault:open"):
+                await ctx.call(open_vault, 1)
+            return "caught"
         case "passed on":
             return await ctx.call(open_vault, 1)
+        case "large":
+            return await ctx.call(open_vault, 5)
         case "bad":
             return await ctx.call(open_vault, "x", extra=2)  # pyright: ignore[reportCallIssue]
         case "stranger":
-            return str(await ctx.call(stranger))
-        case _:
+            return await ctx.call(make("stranger"))
+        case "silent":
             return str(await ctx.call(silent))
+        case _:
+            return str(await ctx.call(emit))
 
 
 @pytest.mark.spec("C31")
 async def test_the_callers_principal_is_asked_not_the_tools() -> None:
     async with desk(open_vault, steal) as opened:
-        caught = await opened.session.call(steal, "refused")
-        assert caught == "caught: Permission denied: user-1 lacks the permission vault:open"
+        assert await opened.session.call(steal, "caught") == "caught"
         assert (await opened.record(tool="open_vault")).outcome == "denied"
     async with desk(open_vault, steal, permissions={"vault:open"}) as opened:
         assert await opened.session.call(steal, "passed on") == "gold 1"
 
 
-@pytest.mark.spec("C31", "G4")
-async def test_a_refusal_that_a_handler_lets_through_is_that_handlers_failure() -> None:
-    async with desk(open_vault, steal) as opened:
+@pytest.mark.spec("C31", "F19", "G4")
+@pytest.mark.parametrize(
+    ("how", "permissions", "ending", "fields"),
+    [
+        ("passed on", [], ("permission_denied", 403), set()),
+        ("large", ["vault:open"], ("permission_denied", 403), set()),
+        ("bad", ["vault:open"], ("invalid_arguments", 422), {"code", "extra"}),
+        ("stranger", [], ("not_found", 404), set()),
+    ],
+)
+async def test_a_refusal_that_a_handler_lets_through_is_that_handlers_failure(
+    how: str, permissions: list[str], ending: tuple[str, int], fields: set[str]
+) -> None:
+    async with desk(open_vault, steal, permissions=permissions) as opened:
         with pytest.raises(ToolError) as raised:
-            await opened.session.call(steal, "passed on")
-        assert (raised.value.code, raised.value.status) == ("permission_denied", 403)
-        assert raised.value.refusal is False
-        assert (await opened.record(tool="steal")).outcome == "failed"
-
-
-@pytest.mark.spec("C31")
-async def test_its_arguments_are_validated_and_its_errors_list_fields() -> None:
-    async with desk(open_vault, steal, permissions={"vault:open"}) as opened:
-        with pytest.raises(ToolError) as raised:
-            await opened.session.call(steal, "bad")
-        assert {field.path for field in raised.value.fields} == {"code", "extra"}
-        assert raised.value.code == "invalid_arguments"
-
-
-@pytest.mark.spec("C31")
-async def test_only_tools_of_the_agent_can_be_called() -> None:
-    async with desk(steal) as opened:
-        with pytest.raises(ToolError) as raised:
-            await opened.session.call(steal, "stranger")
-        assert raised.value.code == "not_found"
-        assert (await opened.record(tool="stranger")).outcome == "not_found"
+            await opened.session.call(steal, how)
+        assert ((raised.value.code, raised.value.status), raised.value.refusal) == (ending, False)
+        assert {field.path for field in raised.value.fields} == fields
+        inner, outer = await opened.records()
+        assert (inner.code, outer.tool, outer.outcome) == (ending[0], "steal", "failed")
 
 
 @pytest.mark.spec("K8", "K10")
@@ -100,17 +102,12 @@ async def test_a_nested_call_without_a_reply_is_no_outcome() -> None:
 
 @pytest.mark.spec("C31")
 async def test_nested_calls_may_run_at_once() -> None:
-    running = 0
-    peak = 0
+    at_once = asyncio.Barrier(10)
 
     @tool
     async def work(number: int) -> int:
-        """Work."""
-        nonlocal running, peak
-        running += 1
-        peak = max(peak, running)
-        await asyncio.sleep(0.001)
-        running -= 1
+        """Work, ten at once."""
+        await at_once.wait()
         return number
 
     @tool
@@ -118,75 +115,29 @@ async def test_nested_calls_may_run_at_once() -> None:
         """Spread the work."""
         return list(await asyncio.gather(*(ctx.call(work, number) for number in range(10))))
 
-    async with desk(work, spread) as opened:
+    async with desk(work, spread) as opened, asyncio.timeout(60):
         assert await opened.session.call(spread) == list(range(10))
-        assert peak == 10
         around = await opened.record(tool="spread")
         assert {record.causation for record in await opened.records(tool="work")} == {around.id}
 
 
-@pytest.mark.spec("C31", "F19")
-async def test_policies_gate_nested_calls_too() -> None:
-    @policy
-    def small(request: Request) -> bool:
-        return request.arguments is None or request.arguments["number"] < 5
-
-    @tool(policies=[small])
-    async def inner(number: int) -> int:
-        """Take a small number."""
-        return number
-
-    @tool
-    async def outer(ctx: Context, number: int) -> int:
-        """Pass it on."""
-        return await ctx.call(inner, number=number)
-
-    async with desk(inner, outer) as opened:
-        assert await opened.session.call(outer, 4) == 4
-        assert (await ask(opened.session, "outer", {"number": 5}))[0].data["code"] == "permission_denied"
-
-
 async def test_a_nested_streams_events_stay_inside() -> None:
-    @tool(effect="read")
-    async def inner() -> AsyncIterator[Progress | Reply[int]]:
-        """Emit."""
-        yield Progress(0.5)
-        yield Reply(1)
-
-    @tool(effect="read")
-    async def outer(ctx: Context) -> int:
-        """Call it."""
-        return await ctx.call(inner)
-
-    async with desk(inner, outer) as opened:
-        assert [message.kind for message in await read(opened.session.stream(outer))] == ["reply"]
+    async with desk(emit, steal) as opened:
+        assert [message.kind for message in await read(opened.session.stream(steal, "streamed"))] == ["reply"]
 
 
 @pytest.mark.spec("C33")
-async def test_what_a_handler_sees_of_its_call() -> None:
-    @tool(effect="read")
+async def test_what_a_handler_sees_of_its_call_and_its_environment_cannot_be_changed() -> None:
+    @reads
     async def look(ctx: Context) -> list[str]:
-        """Look around."""
         await ctx.files.write("/a.txt", b"x")
+        with pytest.raises(TypeError):
+            ctx.env["tier"] = "pro"  # pyright: ignore[reportIndexIssue]
         return [ctx.principal.id, ctx.session.id, ctx.correlation, str(ctx.env["tier"])]
 
-    async with desk(look, env={"tier": "pro"}) as opened:
-        call_context = await opened.session.call(look)
-        record = await opened.record()
-        assert call_context == ["user-1", opened.session.id, record.correlation, "pro"]
-        assert (await opened.session.files.read("/a.txt"))[1] == b"x"
-
-
-async def test_the_environment_cannot_be_changed() -> None:
     env = {"tier": "free"}
-
-    @tool(effect="read")
-    async def promote(ctx: Context) -> int:
-        """Try to be more."""
-        ctx.env["tier"] = "pro"  # pyright: ignore[reportIndexIssue]
-        return 1
-
-    async with desk(promote, env=env) as opened:
+    async with desk(look, env=env) as opened:
         env["tier"] = "pro"
-        assert opened.session.snapshot.env["tier"] == "free"
-        assert (await opened.session.try_call(promote)).success is False
+        seen = await opened.session.call(look)
+        assert seen == ["user-1", opened.session.id, (await opened.record()).correlation, "free"]
+        assert (await opened.session.files.read("/a.txt"))[1] == b"x"

@@ -2,84 +2,68 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from capset import Agent, Capability, Context, Session, ToolError, tool
 from capset.definitions.blocks import Block
-from capset.definitions.governance.hooks import Hooks, ToolExecuted
 from capset.definitions.governance.settings import Governance
 from capset.definitions.tools.definition import AnyTool
-from capset.errors import CapsetError, Field, TransientError
+from capset.errors import CapsetError, Field, InternalError, TransientError
 from capset.flows import Handler
-from tests.helpers.kernel.support import desk, opened, too_late
+from tests.helpers.kernel.support import desk, opened, read
+
+writes = tool(effect="write", description="For a test.")
 
 
-def clerk(*tools: AnyTool, **more: Any) -> Agent:
-    """Return an agent that has these tools."""
-    return Agent("clerk", uses=[Capability("kit", tools=tools, **more)])
+def clerk(*tools: AnyTool) -> Agent:
+    return Agent("clerk", uses=[Capability("kit", tools=tools)])
 
 
 class SoldOut(ToolError):
-    """An error that is made of something else than its message."""
-
     def __init__(self, item: str, remaining: int) -> None:
         super().__init__(f"only {remaining} of {item} left", fields=[Field("item", f"not {item}")])
         self.left = remaining
 
 
 class Wordless(ToolError):
-    """An error that does not say what it is."""
-
     def __init__(self, item: str) -> None:
         self.item = item
 
 
-@tool(effect="write")
+@writes
 async def order(item: str) -> str:
-    """Order something."""
     raise SoldOut(item, 3)
 
 
-@tool(effect="write")
+@writes
 async def grumble(item: str) -> str:
-    """Fail without a word."""
     raise Wordless(item)
 
 
-@tool(effect="write")
+@writes
 async def relay(ctx: Context, name: str) -> str:
-    """Order by another tool."""
     return await ctx.call({"order": order, "grumble": grumble}[name], item="tea")
 
 
 @pytest.mark.spec("G19", "K13")
 @pytest.mark.parametrize("redact", [(), (r"sk-[0-9]+",)])
-async def test_an_error_of_other_arguments_fails_its_call_and_the_call_around_it(redact: tuple[str, ...]) -> None:
-    async with opened(clerk(order, relay), governance=Governance(redact=redact)) as harness:
-        for called in (harness.session.try_call(order, item="tea"), harness.session.try_call(relay, name="order")):
-            error = (await called).error
-            assert isinstance(error, SoldOut)
-            assert (error.message, error.left, str(error.fields[0])) == ("only 3 of tea left", 3, "item: not tea")
-        assert [(record.tool, record.outcome) for record in await harness.records()] == [
-            ("order", "failed"),
-            ("order", "failed"),
-            ("relay", "failed"),
-        ]
-
-
-@pytest.mark.spec("G19", "K13")
-@pytest.mark.parametrize("redact", [(), (r"sk-[0-9]+",)])
-async def test_an_error_without_a_message_is_a_defect_of_its_tool(
+async def test_an_error_of_a_class_of_its_own_fails_its_call_and_the_call_around_it(
     redact: tuple[str, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with opened(clerk(grumble, relay), governance=Governance(redact=redact)) as harness:
-        for called in (harness.session.try_call(grumble, item="tea"), harness.session.try_call(relay, name="grumble")):
-            assert (await called).error.code == "internal_error"  # pyright: ignore[reportOptionalMemberAccess]
-        assert [record.outcome for record in await harness.records()] == ["failed"] * 3
+    async with opened(clerk(order, grumble, relay), governance=Governance(redact=redact)) as harness:
+        session = harness.session
+        for result in (await session.try_call(order, item="tea"), await session.try_call(relay, name="order")):
+            error = result.error
+            assert isinstance(error, SoldOut)
+            assert (error.message, error.left, str(error.fields[0])) == ("only 3 of tea left", 3, "item: not tea")
+        for result in (await session.try_call(grumble, item="tea"), await session.try_call(relay, name="grumble")):
+            assert isinstance(result.error, InternalError)
+        outcomes = [(record.tool, record.outcome) for record in await harness.records()]
+        tools = ("order", "order", "relay", "grumble", "grumble", "relay")
+        assert outcomes == [(name, "failed") for name in tools]
     assert "Wordless.__init__ does not call that of its base class" in caplog.text
     assert "still running" not in caplog.text
 
@@ -88,22 +72,17 @@ async def test_an_error_without_a_message_is_a_defect_of_its_tool(
 async def test_what_one_call_makes_of_a_shared_error_no_other_sees() -> None:
     busy = TransientError("busy")
 
-    @tool(effect="write")
+    @writes
     async def save() -> None:
-        """Save."""
         raise busy
 
-    @tool(effect="read")
-    async def load() -> None:
-        """Load."""
-        raise busy
-
+    load = replace(save, name="load", effect="read")
     async with desk(save, load) as harness:
-        saved, loaded = await harness.session.try_call(save), await harness.session.try_call(load)
-        assert saved.error is not None
-        assert loaded.error is not None
-        assert (saved.error.retryable, loaded.error.retryable) == (False, True)
-        assert saved.error.correlation != loaded.error.correlation
+        saved, loaded = [(await harness.session.try_call(called)).error for called in (save, load)]
+        assert saved is not None
+        assert loaded is not None
+        assert (saved.retryable, loaded.retryable) == (False, True)
+        assert saved.correlation != loaded.correlation
         assert busy.correlation is None
 
 
@@ -123,31 +102,12 @@ async def test_a_text_that_no_interface_can_send_is_mended() -> None:
         assert error.fields == (Field("a?.txt", "a?.txt", "a?.txt"),)
 
 
-@pytest.mark.spec("F23")
-async def test_hooks_hear_of_no_handler_that_never_started(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.ERROR)
-    heard: list[ToolExecuted] = []
-
-    @tool(effect="write")
-    async def late() -> None:
-        """Come too late."""
-
-    async with opened(clerk(late, hooks=Hooks(on_tool_executed=heard.append))) as harness:
-        result = await too_late(harness.session, late)
-        assert result.error is not None
-        assert result.error.code == "deadline_exceeded"
-        assert heard == []
-        await harness.session.call(late)
-        assert len(heard) == 1
-
-
 class Unlucky(Exception):
     """What a handler fails with, and what nobody else is to read."""
 
 
-@tool(effect="write")
+@writes
 async def break_down(*, meant: bool = False) -> str:
-    """Fail, by accident or in words."""
     try:
         raise Unlucky("the password is hunter2")
     except Unlucky as error:
@@ -156,15 +116,13 @@ async def break_down(*, meant: bool = False) -> str:
         raise
 
 
-@tool(effect="write")
+@writes
 def break_down_in_a_thread(*, meant: bool = False) -> str:
-    """Fail in a thread."""
     raise Unlucky("the password is hunter2") from (ToolError("before") if meant else None)
 
 
-@tool(effect="write")
+@writes
 async def pass_on(ctx: Context, *, meant: bool = False) -> str:
-    """Let another tool fail."""
     return await ctx.call(break_down, meant=meant)
 
 
@@ -183,11 +141,13 @@ def held_by(error: BaseException) -> Iterator[object]:
         trace = trace.tb_next
 
 
+def holds_unlucky(error: BaseException) -> bool:
+    return any(isinstance(referent, Unlucky) for referent in held_by(error))
+
+
 async def errors_of(session: Session, failing: AnyTool, *, meant: bool) -> list[CapsetError]:
     """Return the errors of a call, which is made in four ways."""
-    async with session.stream(failing, meant=meant) as messages:
-        async for _ in messages:
-            pass
+    await read(messages := session.stream(failing, meant=meant))
     by_name = await session.try_message(session.message(failing.name, {"meant": meant}))
     with pytest.raises(CapsetError) as raised:
         await session.call(failing, meant=meant)
@@ -206,27 +166,23 @@ async def test_an_error_of_a_call_holds_nothing_of_its_handler_unless_the_host_a
         assert len(errors) == 4
         for error in errors:
             assert error.__cause__ is error.__context__ is None
-            assert not any(isinstance(referent, Unlucky) for referent in held_by(error))
+            assert not holds_unlucky(error)
     if not meant:
         assert "hunter2" in caplog.text, "the log has it"
     async with opened(clerk(*FAILING), governance=Governance(error_causes=True)) as harness:
-        for error in await errors_of(harness.session, failing, meant=meant):
-            assert any(isinstance(referent, Unlucky) for referent in held_by(error))
+        assert all(map(holds_unlucky, await errors_of(harness.session, failing, meant=meant)))
 
 
 @pytest.mark.spec("G62")
 async def test_an_error_of_a_run_or_of_a_prompt_holds_nothing_of_its_function_unless_the_host_asks() -> None:
-    def fails(value: str) -> str:
-        raise Unlucky("the password is hunter2")
-
-    def context() -> str:
+    def fails(input: object) -> str:
         raise Unlucky("the password is hunter2")
 
     for has_causes in (False, True):
         governance = Governance(error_causes=has_causes)
-        blocks: list[Block] = [Handler("failing", fails), Agent("failing", context=[context])]
+        blocks: list[Block] = [Handler("failing", fails), Agent("failing", context=[fails])]
         for block in blocks:
             async with opened(block, governance=governance) as harness:
                 with pytest.raises(CapsetError) as raised:
                     await (harness.session.run("x") if isinstance(block, Handler) else harness.session.system_text())
-            assert any(isinstance(referent, Unlucky) for referent in held_by(raised.value)) is has_causes
+            assert holds_unlucky(raised.value) is has_causes

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capset import Agent, Capability, Context, Kernel, Principal, tool
+from capset import Capability, Context, Principal, tool
 from capset.ext import slot
 from capset.kernel.call.fair_slots import ORG_SHARE, FairSlots, Owner
+from capset_testing import session_for
 from tests.examples import examples
 from tests.helpers.kernel.support import turns
 
@@ -84,13 +85,10 @@ def test_the_rules_hold_whatever_comes(total: int, steps: list[tuple[str, Owner,
     async def walk() -> None:
         crowd = Crowd(total)
         for action, owner, which in steps:
-            match action:
-                case "ask":
-                    await crowd.ask(owner, which % min(max_slots, (total + 1) // 2) + 1)
-                case "release":
-                    await crowd.release(which)
-                case _:
-                    await crowd.cancel(which)
+            if action == "ask":
+                await crowd.ask(owner, which % min(max_slots, (total + 1) // 2) + 1)
+            else:
+                await (crowd.release(which) if action == "release" else crowd.cancel(which))
             crowd.check()
         while crowd.held:
             await crowd.release(0)
@@ -159,17 +157,12 @@ async def dig(ctx: Context, seconds: float) -> str:
 
 @pytest.mark.spec("K22")
 async def test_slots_of_a_resource_are_shared_as_threads_are() -> None:
-    agent = Agent("digger", uses=[Capability("kit", tools=[dig])])
-    sloth, hare = Principal("sloth", org="acme"), Principal("hare", org="globex")
-    async with (
-        Kernel(store="memory://") as kernel,
-        kernel.open(agent, principal=sloth) as slow,
-        kernel.open(agent, principal=hare) as quick,
-    ):
+    async with session_for(Capability("kit", tools=[dig]), principal=Principal("sloth", org="acme")) as desk:
+        slow, quick = desk.session, desk.kernel.open(desk.agent, principal=Principal("hare", org="globex"))
         many = [asyncio.ensure_future(slow.call(dig, seconds=60)) for _ in range(64)]
         await turns()
-        async with asyncio.timeout(1):
-            assert await quick.call(dig, seconds=0) == "done"
+        async with asyncio.timeout(1), quick as session:
+            assert await session.call(dig, seconds=0) == "done"
         for task in many:
             task.cancel()
         await asyncio.gather(*many, return_exceptions=True)

@@ -13,23 +13,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, event
 
-from capset import (
-    Agent,
-    Capability,
-    Decision,
-    Kernel,
-    Principal,
-    Request,
-    Session,
-    allow,
-    compose,
-    policy,
-    tool,
-)
+from capset import Agent, Capability, Kernel, Policy, Principal, Request, Session, allow, compose, policy, tool
 from capset.definitions.governance.limits import Limit
 from capset.kernel.call.compilation import compile_tools
 from capset.kernel.call.stages.phases import STAGES
+from tests.helpers.evaluation.things import later, says
 from tests.helpers.kernel.call.hot_path import asking, functions_of
+from tests.helpers.kernel.support import desk
 
 ALWAYS = {"authentication", "permission", "validation", "admission", "invoke", "output"}
 """The steps of every tool; there may be budgets, so all are admitted."""
@@ -38,19 +28,12 @@ WHO = Principal("user-1")
 
 
 @policy
-def at_once(request: Request) -> Decision:
-    return allow()
-
-
-@policy
 async def coroutine(request: Request) -> bool:
     return True
 
 
-@policy
-async def suspending(request: Request) -> bool:
-    await asyncio.sleep(0)
-    return True
+at_once = says("at-once", allow())
+suspending = Policy("suspending", lambda request: later())
 
 
 @tool(effect="read")
@@ -63,13 +46,10 @@ whole = replace(plain, name="whole", policies=(at_once, coroutine, at_once, susp
 gated = replace(plain, name="gated", policies=(at_once, coroutine), limits=(Limit(1_000_000, "1s"),))
 write = replace(plain, name="write", effect="write")
 asked = replace(plain, name="asked", approval="ask")
-
-
 every_stage = [stage for stages in STAGES.values() for stage in stages]
 
 
 def steps(tested_tool: Any) -> set[str]:
-    """Return the names of the stages that a tool takes part in."""
     composition = compose(Agent("someone", tools=[tested_tool]))
     (installed,) = composition.tools.values()
     (compiled,) = compile_tools(composition).by_tool.values()
@@ -96,7 +76,7 @@ async def test_steps_are_compiled_once_and_serve_every_session(kernel: Kernel) -
         assert first._compiled[plain] is other._compiled[plain]
 
 
-@pytest.mark.spec("G33")
+@pytest.mark.spec("F17", "G33")
 async def test_a_call_takes_as_many_turns_of_the_event_loop_as_its_policies_do(kernel: Kernel) -> None:
     async with kernel.open(Agent("someone", tools=[plain, gated, whole]), principal=WHO) as session:
         assert turns_of(session, plain) == turns_of(session, gated) == 0
@@ -105,12 +85,8 @@ async def test_a_call_takes_as_many_turns_of_the_event_loop_as_its_policies_do(k
 
 @pytest.mark.spec("G35")
 async def test_a_call_among_a_thousand_tools_does_what_one_among_ten_does(kernel: Kernel) -> None:
-    few, many = [
-        Agent(
-            f"of-{size}", uses=[Capability("kit", tools=[replace(gated, name=f"t{number}") for number in range(size)])]
-        )
-        for size in (10, 1_000)
-    ]
+    tools = [replace(gated, name=f"t{number}") for number in range(1_000)]
+    few, many = (Agent("clerk", uses=[Capability("kit", tools=some)]) for some in (tools[:10], tools))
     async with kernel.open(few, principal=WHO) as small, kernel.open(many, principal=WHO) as large:
         for call in (by_tool, by_name):
             for session in (small, large):
@@ -121,17 +97,14 @@ async def test_a_call_among_a_thousand_tools_does_what_one_among_ten_does(kernel
 @pytest.mark.spec("G34")
 async def test_durable_calls_at_once_share_their_transactions(tmp_path: Path) -> None:
     commits: list[object] = []
-    async with (
-        Kernel(store=f"sqlite:///{tmp_path / 'one.db'}") as kernel,
-        kernel.open(Agent("someone", tools=[write]), principal=WHO) as session,
-    ):
 
-        def committed(connection: Connection) -> None:
-            commits.append(connection)
+    def committed(connection: Connection) -> None:
+        commits.append(connection)
 
+    async with desk(write, store=f"sqlite:///{tmp_path}/a.db") as harness:
         event.listen(Engine, "commit", committed)
         try:
-            await asyncio.gather(*(session.call(write, number) for number in range(64)))
+            await asyncio.gather(*(harness.session.call(write, number) for number in range(64)))
         finally:
             event.remove(Engine, "commit", committed)
     assert 2 <= len(commits) <= 32, "128 rows"

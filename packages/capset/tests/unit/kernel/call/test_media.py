@@ -11,18 +11,19 @@ from capset.ext import Audio, Content, Embedded, Governance, Image, Link, Text, 
 from capset.flows import Generator
 from tests.helpers.kernel.support import opened
 
+pytestmark = pytest.mark.spec("M10")
+reads = tool(effect="read", description="For a test.")
+OCTETS = "application/octet-stream"
 BYTES = bytes(range(256)) * 1_000
 
 
-@tool(effect="read")
+@reads
 async def picture() -> Image:
-    """Give a large picture."""
     return Image(data=BYTES, media_type="image/png")
 
 
-@tool(effect="read")
+@reads
 async def album() -> list[str | Content]:
-    """Give several things."""
     return [
         "two:",
         Image(data=BYTES, media_type="image/png"),
@@ -34,15 +35,13 @@ async def album() -> list[str | Content]:
     ]
 
 
-@tool(effect="read")
+@reads
 async def plain() -> dict[str, str]:
-    """Give data that looks like an image, and is none."""
     return {"type": "image", "data": "aGk=", "media_type": "image/png"}
 
 
-@tool(effect="read")
+@reads
 async def masked() -> Image:
-    """Give a picture with a secret in its base64."""
     return Image(data=b"hunter2hunter2", media_type="image/png")
 
 
@@ -56,14 +55,13 @@ class Runner:
 
     async def run(self, turn: Turn) -> str:
         step = await turn.step()
-        for name in self.names:
-            result = await step.call(name, {})
-            self.read.append(result.data)
-            self.records.append(result.record)
+        results = [await step.call(name, {}) for name in self.names]
+        self.read = [result.data for result in results]
+        self.records = [result.record for result in results]
         return "done"
 
 
-async def told(*names: str, **settings: Any) -> tuple[Runner, dict[str, bytes]]:
+async def called(*names: str, **settings: Any) -> tuple[Runner, dict[str, bytes]]:
     """Have the tools called, and return what was read, and the files of the session."""
     runner = Runner(*names)
     generator = Generator("step", uses=[Capability("kit", tools=[picture, album, plain, masked])])
@@ -73,9 +71,8 @@ async def told(*names: str, **settings: Any) -> tuple[Runner, dict[str, bytes]]:
         return runner, {entry.path: (await desk.session.files.read(entry.path))[1] for entry in entries}
 
 
-@pytest.mark.spec("M10")
 async def test_media_are_files_in_their_places() -> None:
-    runner, files = await told("picture", "album")
+    runner, files = await called("picture", "album")
     first, two = runner.records
     assert runner.read == [
         {"type": "file", "path": f"/results/{first}.png", "media_type": "image/png"},
@@ -83,15 +80,10 @@ async def test_media_are_files_in_their_places() -> None:
             "two:",
             {"type": "file", "path": f"/results/{two}-2.png", "media_type": "image/png"},
             {"type": "file", "path": f"/results/{two}-3", "media_type": "audio/unheard-of"},
-            {
-                "type": "file",
-                "path": f"/results/{two}-4.bin",
-                "media_type": "application/octet-stream",
-                "uri": "kit://a",
-            },
+            {"type": "file", "path": f"/results/{two}-4.bin", "media_type": OCTETS, "uri": "kit://a"},
             {"type": "resource", "uri": "kit://b", "text": "b", "data": None, "media_type": None},
-            {"type": "resource_link", "uri": "kit://c", "name": "c", "title": None, "description": None}
-            | {"media_type": None},
+            {"type": "resource_link", "uri": "kit://c", "name": "c"}
+            | dict.fromkeys(["title", "description", "media_type"]),
             {"type": "text", "text": "done"},
         ],
     ]
@@ -103,24 +95,22 @@ async def test_media_are_files_in_their_places() -> None:
     }
 
 
-@pytest.mark.spec("M10")
 async def test_data_that_is_no_content_stays_as_it_is() -> None:
-    runner, files = await told("plain")
+    runner, files = await called("plain")
     assert runner.read == [{"type": "image", "data": "aGk=", "media_type": "image/png"}]
     assert files == {}
 
 
-@pytest.mark.spec("M10")
 async def test_what_cannot_be_kept_is_said() -> None:
-    runner, files = await told("picture", governance=Governance(file_bytes=10))
+    runner, files = await called("picture", governance=Governance(file_bytes=10))
     (piece,) = runner.read
     assert piece["type"] == "text"
     assert piece["text"].startswith("[image, image/png, 256,000 bytes: not kept: ")
     assert files == {}
 
 
-@pytest.mark.spec("M10", "G26")
+@pytest.mark.spec("G26")
 async def test_what_is_masked_is_not_stored() -> None:
-    runner, files = await told("masked", governance=Governance(redact=["aHVudGVyMmh1bnRlcjI="]))
+    runner, files = await called("masked", governance=Governance(redact=["aHVudGVyMmh1bnRlcjI="]))
     assert runner.read == [{"type": "text", "text": "[image, image/png: masked]"}]
     assert files == {}

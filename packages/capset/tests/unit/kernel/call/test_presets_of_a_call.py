@@ -9,7 +9,7 @@ from capset.errors import ToolError
 from capset_testing import session_for
 
 
-def told(ctx: Context) -> str:
+def say_presets(ctx: Context) -> str:
     return f"on: {' '.join(sorted(ctx.presets(kit)))}"
 
 
@@ -28,7 +28,7 @@ async def ask_of_another(ctx: Context) -> int:
 kit = Capability(
     "kit",
     tools=[ask, ask_of_another],
-    context=[told],
+    context=[say_presets],
     presets={"one": Preset(instructions="One."), "two": Preset(instructions="Two."), "three": Preset()},
     default=["one"],
 )

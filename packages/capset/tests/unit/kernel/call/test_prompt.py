@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import copy
 from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -22,22 +23,12 @@ async def test_an_entry_is_text_a_mapping_a_function_or_a_list_of_those() -> Non
     def both(input: Any, ctx: Context) -> list[Any]:
         return [{"asked": str(input)}, f"Said to {ctx.principal.id}.", None]
 
-    entries = [
-        *("Plain.", {"place": "here"}, waits),
-        [both, [lambda: "Nothing needed."], {"place": "there"}, "Listed."],
-    ]
-    agent = Agent("tester", system_prompt="Prompt.", context=entries)
+    several = [both, [lambda: "Nothing needed."], {"place": "there"}, "Listed."]
+    agent = Agent("tester", system_prompt="Prompt.", context=["Plain.", {"place": "here"}, waits, several])
     async with opened(agent) as desk:
-        assert await desk.session.system_text("why") == "\n\n".join(
-            [
-                "Prompt.",
-                "<place>\n  here\n  there\n</place>\n<who>\n  user-1\n</who>\n<asked>\n  why\n</asked>",
-                "Plain.",
-                "Said to user-1.",
-                "Nothing needed.",
-                "Listed.",
-            ]
-        )
+        tags = "<place>\n  here\n  there\n</place>\n<who>\n  user-1\n</who>\n<asked>\n  why\n</asked>"
+        texts = ["Prompt.", tags, "Plain.", "Said to user-1.", "Nothing needed.", "Listed."]
+        assert await desk.session.system_text("why") == "\n\n".join(texts)
 
 
 @pytest.mark.spec("C22")
@@ -51,11 +42,8 @@ async def test_functions_under_a_key_are_resolved_in_their_places_at_any_depth()
     def fails() -> str:
         raise ZeroDivisionError
 
-    entry = {
-        "notes": ["first", waits, ["last", [lambda: None]]],
-        "run": {"step": [describe_input], "place": lambda: "here"},
-    }
-    async with opened(Agent("tester", context=[entry])) as desk:
+    notes, run = ["first", waits, ["last", [lambda: None]]], {"step": [describe_input], "place": lambda: "here"}
+    async with opened(Agent("tester", context=[{"notes": notes, "run": run}])) as desk:
         assert await desk.session.system_text("why") == (
             "<notes>\n  first\n  for user-1\n  last\n</notes>\n"
             "<run>\n  <step>\n    <what>\n      why\n    </what>\n  </step>\n  <place>\n    here\n  </place>\n</run>"
@@ -67,22 +55,16 @@ async def test_functions_under_a_key_are_resolved_in_their_places_at_any_depth()
 
 @pytest.mark.spec("C21", "C26")
 async def test_everything_is_resolved_again_before_every_step() -> None:
-    calls: list[int] = []
-
-    def counting() -> str:
-        calls.append(1)
-        return f"Step {len(calls)}."
-
-    async with opened(Agent("tester", context=[counting])) as desk:
+    numbers = count(1)
+    async with opened(Agent("tester", context=[lambda: f"Step {next(numbers)}."])) as desk:
         assert [await desk.session.system_text() for _ in range(3)] == ["Step 1.", "Step 2.", "Step 3."]
 
 
 @pytest.mark.spec("C25")
 async def test_own_entries_come_first_then_the_capabilities_in_order() -> None:
     below = Capability("below", context=[{"seen": "below"}])
-    above = Capability(
-        "above", uses=[below], context=[{"seen": "above"}], presets={"p": Preset(context=[{"seen": "preset"}])}
-    )
+    presets = {"p": Preset(context=[{"seen": "preset"}])}
+    above = Capability("above", uses=[below], context=[{"seen": "above"}], presets=presets)
     agent = Agent("tester", uses=[above], context=[{"seen": "own"}])
     async with opened(agent) as desk:
         assert (await desk.session.system_text()).split() == ["<seen>", "own", "below", "above", "preset", "</seen>"]
@@ -113,12 +95,8 @@ async def test_what_dynamic_uses_add_comes_last_and_a_tag_stands_where_it_came_f
     agent = Agent("tester", uses=[lambda ctx: [late], static], context=[{"own": "1"}])
     async with opened(agent) as desk:
         lines = (await desk.session.system_text()).split("\n")
-        assert [line for line in lines if line.startswith("<") and "/" not in line] == [
-            "<own>",
-            "<kept>",
-            "<seen>",
-            "<new>",
-        ]
+        tags = [line for line in lines if line.startswith("<") and "/" not in line]
+        assert tags == ["<own>", "<kept>", "<seen>", "<new>"]
         assert lines[lines.index("<seen>") :][:4] == ["<seen>", "  static", "  late", "</seen>"]
 
 
@@ -133,25 +111,24 @@ async def test_text_against_a_mapping_is_met_when_it_is_rendered() -> None:
 
 @pytest.mark.spec("C21")
 async def test_a_ready_made_message_is_no_part_of_the_text() -> None:
-    agent = Agent("tester", context=[ContextMessage("user", "An example."), "Text."])
-    async with opened(agent) as desk:
+    async with opened(Agent("tester", context=[ContextMessage("user", "An example."), "Text."])) as desk:
         assert await desk.session.system_text() == "Text."
 
 
-@pytest.mark.spec("C26")
-async def test_an_error_tells_no_value_and_no_more_of_a_key_than_can_be_read() -> None:
-    class Odd:
-        def __repr__(self) -> str:
-            raise ZeroDivisionError
+class Odd:
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
 
-    for entry, problem in (
-        ({"a": b"hunter2"}, "gives bytes"),
-        ({"a": Odd()}, "gives Odd"),
-        ({"<" * 9000: ""}, "the key"),
-    ):
-        content: Any = entry
-        async with opened(Agent("tester", context=[partial(copy, content)])) as desk:
-            with pytest.raises(ContextError, match=problem) as caught:
-                await desk.session.system_text()
-            assert "hunter2" not in caught.value.message
-            assert len(caught.value.message) < 500
+
+@pytest.mark.spec("C26")
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [({"a": b"hunter2"}, "gives bytes"), ({"a": Odd()}, "gives Odd"), ({"<" * 9000: ""}, "the key")],
+    ids=["bytes", "odd", "key"],
+)
+async def test_an_error_tells_no_value_and_no_more_of_a_key_than_can_be_read(entry: Any, problem: str) -> None:
+    async with opened(Agent("tester", context=[partial(copy, entry)])) as desk:
+        with pytest.raises(ContextError, match=problem) as caught:
+            await desk.session.system_text()
+        assert "hunter2" not in caught.value.message
+        assert len(caught.value.message) < 500

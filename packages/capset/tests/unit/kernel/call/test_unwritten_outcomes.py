@@ -11,6 +11,7 @@ from pydantic_core import to_json
 from capset import Json, tool
 from capset.errors import StoreError
 from capset.kernel.governance.redaction import MAX_RECORDED_BYTES
+from tests.helpers.evaluation.things import make
 from tests.helpers.kernel.support import TappedStore, desk, too_late
 from tests.waiting import until
 
@@ -29,13 +30,9 @@ def full_at_first() -> Callable[[str], None]:
 
 @pytest.mark.spec("G19", "G23")
 async def test_where_there_is_no_room_for_a_record_the_call_waits_for_it() -> None:
-    @tool(effect="read")
-    async def look() -> int:
-        """Look."""
-        return 1
-
+    look = make("look")
     async with desk(look, store=TappedStore(full_at_first())) as opened:
-        assert await opened.session.call(look) == 1
+        assert await opened.session.call(look) == "look"
         assert (await opened.record()).outcome == "succeeded"
 
 
@@ -44,22 +41,14 @@ async def test_where_there_is_no_room_for_the_record_of_a_cancelled_call_it_wait
     begun = asyncio.Event()
 
     @tool(effect="write")
-    async def hang() -> None:
+    async def hang(text: str) -> None:
         """Hang."""
         begun.set()
         await asyncio.sleep(60)
 
-    @tool(effect="write")
-    async def large(text: str) -> None:
-        """Hang, with much to put on record."""
-        begun.set()
-        await asyncio.sleep(60)
-
-    async with desk(hang, large, store=TappedStore(full_at_first())) as opened:
-        for message in (
-            opened.session.message("hang", {}),
-            opened.session.message("large", Json(to_json({"text": "x" * MAX_RECORDED_BYTES}))),
-        ):
+    async with desk(hang, store=TappedStore(full_at_first())) as opened:
+        for size in (1, MAX_RECORDED_BYTES):
+            message = opened.session.message("hang", Json(to_json({"text": "x" * size})))
             running = asyncio.create_task(opened.session.try_message(message))
             await begun.wait()
             begun.clear()
@@ -67,10 +56,7 @@ async def test_where_there_is_no_room_for_the_record_of_a_cancelled_call_it_wait
             with pytest.raises(asyncio.CancelledError):
                 await running
         await until(lambda: not opened.session._context.runtime._tasks)
-        assert [(record.tool, record.outcome) for record in await opened.records()] == [
-            ("hang", "cancelled"),
-            ("large", "cancelled"),
-        ]
+        assert [record.outcome for record in await opened.records()] == ["cancelled"] * 2
 
 
 @pytest.mark.spec("G19")
@@ -79,10 +65,7 @@ async def test_of_a_handler_that_never_started_no_store_that_fails_says_that_it_
         if phase == "outcome":
             raise StoreError("disk full")
 
-    @tool(effect="write")
-    async def late() -> None:
-        """Come too late."""
-
+    late = make("late", effect="write")
     async with desk(late, store=TappedStore(fail)) as opened:
         result = await too_late(opened.session, late)
     assert isinstance(result.error, StoreError)

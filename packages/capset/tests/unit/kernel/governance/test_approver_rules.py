@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,15 @@ from capset.errors import ApprovalRequired, ApprovalVoid, PermissionDenied
 from capset.ext import Answer, ApprovalRow, Governance
 from capset.flows import Generator, Sequencer
 from capset_testing import Call, Say, ScriptedRunner
-from tests.helpers.kernel.governance.approving import NO, YES, Till, person, till
-from tests.helpers.kernel.support import first_request
+from tests.helpers.kernel.governance.approving import FOR_SESSION, NO, YES, Till, person, till
+from tests.helpers.kernel.support import first_request, opened
+
+
+@tool(effect="write", approval="ask")
+async def pay(to: str) -> str:
+    """Pay somebody."""
+    return to
+
 
 FINANCE = ApproverRule(tools=["pay"], permission="payments:approve")
 
@@ -40,19 +48,22 @@ async def refused(open_till: Till, request: str, by: Principal) -> str:
     return error.value.message
 
 
+async def new_request(open_till: Till, principal: str | Principal = "ada") -> str:
+    return await open_till.asked(await open_till.session(principal))
+
+
 @pytest.mark.spec("G45", "G46")
 async def test_an_approver_holds_the_permission_of_the_rule() -> None:
     async with till(kernel=governed(FINANCE)) as open_till:
         session = await open_till.session()
         request = await open_till.asked(session)
-        message = await refused(open_till, request, boss("bills:read"))
-        assert message == (
-            "Permission denied: this request needs an approver with the permission payments:approve; "
-            "you have bills:read."
-        )
-        assert (await refused(open_till, request, person("eve"))).endswith("you have no permissions.")
-        many = await refused(open_till, request, boss(*(f"a:b{number:02}" for number in range(12))))
-        assert many.endswith("a:b08, a:b09 and 2 more.")
+        many = boss(*(f"a:b{number:02}" for number in range(12)))
+        for by, ending in (
+            (boss("bills:read"), "an approver with the permission payments:approve; you have bills:read."),
+            (person("eve"), "you have no permissions."),
+            (many, "a:b08, a:b09 and 2 more."),
+        ):
+            assert (await refused(open_till, request, by)).endswith(ending)
         assert open_till.paid == []
         row = await open_till.decided(request, by=boss("payments:approve"))
         assert (row.status, row.decided_by) == ("approved", "user:boss")
@@ -62,12 +73,12 @@ async def test_an_approver_holds_the_permission_of_the_rule() -> None:
 @pytest.mark.spec("G46")
 async def test_everybody_may_reject_and_default_permissions_count() -> None:
     async with till(kernel=governed(FINANCE, default_permissions=["bills:read"])) as open_till:
-        row = await open_till.decided(await open_till.asked(await open_till.session()), NO)
-        assert row.status == "rejected"
+        assert (await open_till.decided(await new_request(open_till), NO)).status == "rejected"
     rule = ApproverRule(permission="bills:read", attributes={"level": 3})
     async with till(kernel=governed(rule)) as open_till:
-        await refused(open_till, await open_till.asked(await open_till.session()), boss("bills:read", level=3.0))
-        await open_till.decided(await open_till.asked(await open_till.session()), by=boss("bills:read", level=3))
+        request = await new_request(open_till)
+        await refused(open_till, request, boss("bills:read", level=3.0))
+        await open_till.decided(request, by=boss("bills:read", level=3))
 
 
 @pytest.mark.spec("G46")
@@ -81,48 +92,31 @@ async def test_all_rules_that_are_for_a_request_hold_at_once() -> None:
         ApproverRule(risks=["high"], permission="never:asked"),
     )
     async with till(kernel=governed(*rules)) as open_till:
-        request = await open_till.asked(await open_till.session())
+        request = await new_request(open_till)
         permissions = ("payments:approve", "payments:till")
-        for wrong in (
-            boss(*permissions),
-            boss(*permissions, department="sales"),
-            boss(permissions[0], department="legal"),
-            boss(permissions[1], department="legal"),
+        for wrong, problem in (
+            (boss(*permissions), "you have no department"),
+            (boss(*permissions, department="sales"), "finance or legal; you have the department sales"),
+            (boss(permissions[0], department="legal"), "payments:till"),
+            (boss(permissions[1], department="legal"), "payments:approve"),
         ):
-            await refused(open_till, request, wrong)
-        assert "the department finance or legal; you have the department sales" in await refused(
-            open_till, request, boss(*permissions, department="sales")
-        )
+            assert problem in await refused(open_till, request, wrong)
         assert (await open_till.decided(request, by=boss(*permissions, department="legal"))).status == "approved"
 
 
 @pytest.mark.spec("G45")
 async def test_a_rule_is_for_risks_of_every_capability_that_brings_the_tool() -> None:
-    @tool(effect="write", approval="ask")
-    async def pay(to: str) -> str:
-        """Pay somebody."""
-        return to
-
-    @tool(effect="write", approval="ask")
-    async def pay_other(to: str) -> str:
-        """Pay somebody else."""
-        return to
-
-    low = Capability("low", tools=[pay])
-    high = Capability("high", tools=[pay], risk="high")
-    agent = Agent("clerk", tools=[pay_other], uses=[low, high])
+    low, high = Capability("low", tools=[pay]), Capability("high", tools=[pay], risk="high")
+    agent = Agent("clerk", tools=[replace(pay, name="pay_other")], uses=[low, high])
     rules = [ApproverRule(risks=["high"], permission="a:high"), ApproverRule(tools=["high.*"], permission="a:named")]
-    async with (
-        Kernel("memory://", governance=Governance(approvers=rules)) as kernel,
-        kernel.open(agent, principal=person("ada")) as session,
-    ):
-        deferring = session.options(approvals="defer")
-        error = (await deferring.try_call(pay, "bob")).error
-        assert isinstance(error, ApprovalRequired)
-        assert "It needs 1 approver with the permission a:high; the permission a:named." in error.message
-        error = (await deferring.try_call(pay_other, "bob")).error
-        assert isinstance(error, ApprovalRequired)
-        assert "It needs" not in error.message
+    async with opened(agent, principal=person("ada"), governance=Governance(approvers=rules)) as desk:
+        session, needs = desk.session.options(approvals="defer"), list[str]()
+        for name in ("low.pay", "pay_other"):
+            error = (await session.try_message(session.message(name, {"to": "bob"}))).error
+            assert isinstance(error, ApprovalRequired)
+            needs.append(error.message.partition("It needs ")[2])
+        assert needs[0].startswith("1 approver with the permission a:high; the permission a:named.")
+        assert needs[1] == ""
 
 
 @pytest.mark.spec("G46")
@@ -130,12 +124,12 @@ async def test_an_approver_is_like_the_requester_in_what_a_rule_names() -> None:
     rule = ApproverRule(same_attributes=["department"])
     ada = Principal("ada", org="acme", attributes={"department": "sales"})
     async with till(kernel=governed(rule)) as open_till:
-        request = await open_till.asked(await open_till.session(ada))
+        request = await new_request(open_till, ada)
         message = await refused(open_till, request, boss(department="finance"))
         assert "the department sales, as the requester's; you have the department finance" in message
         assert "you have no department" in await refused(open_till, request, boss())
         await open_till.decided(request, by=boss(department="sales"))
-        unknown = await open_till.asked(await open_till.session("eve"))
+        unknown = await new_request(open_till, "eve")
         assert "the requester's department, which is not known" in await refused(
             open_till, unknown, boss(department="sales")
         )
@@ -146,9 +140,9 @@ async def test_all_whom_a_delegate_acts_for_have_to_fit() -> None:
     rule = ApproverRule(permission="payments:approve", attributes={"department": "finance"})
     fred = boss("payments:approve", id="fred", department="finance")
     bot = Principal("bot", kind="agent", org="acme", permissions={"payments:approve"})
-    clever = Principal("bot", kind="agent", org="acme", permissions={"payments:approve"}, attributes=fred.attributes)
+    clever = Principal("bot", kind="agent", org="acme", permissions=bot.permissions, attributes=fred.attributes)
     async with till(kernel=governed(rule)) as open_till:
-        request = await open_till.asked(await open_till.session())
+        request = await new_request(open_till)
         for wrong in (bot.acting_for(fred), clever.acting_for(boss("payments:approve", id="sam", department="sales"))):
             assert "the department finance" in await refused(open_till, request, wrong)
         await refused(open_till, request, clever.acting_for(boss(id="sam", department="finance")))
@@ -156,9 +150,7 @@ async def test_all_whom_a_delegate_acts_for_have_to_fit() -> None:
     same = ApproverRule(same_attributes=["department"])
     async with till(kernel=governed(same)) as open_till:
         two = clever.acting_for(boss(id="sam", department="sales"))
-        message = await refused(
-            open_till, await open_till.asked(await open_till.session(two)), boss(department="sales")
-        )
+        message = await refused(open_till, await new_request(open_till, two), boss(department="sales"))
         assert "which is not known" in message, "no approver can be like two requesters that differ"
 
 
@@ -166,32 +158,27 @@ async def test_all_whom_a_delegate_acts_for_have_to_fit() -> None:
 async def test_a_rule_forbids_ones_own_where_the_governance_allows_it_and_never_the_other_way() -> None:
     ada = boss("payments:approve", id="ada")
     async with till(kernel=governed(FINANCE, own_approvals=True)) as open_till:
-        await open_till.decided(await open_till.asked(await open_till.session(ada)), by=ada)
+        await open_till.decided(await new_request(open_till, ada), by=ada)
     for rules, allowed in (((FINANCE, ApproverRule(forbid_own=True)), True), ((FINANCE,), False)):
         async with till(kernel=governed(*rules, own_approvals=allowed)) as open_till:
-            message = await refused(open_till, await open_till.asked(await open_till.session(ada)), ada)
+            message = await refused(open_till, await new_request(open_till, ada), ada)
             assert "approved by another principal than the one who made it" in message
 
 
 class Host:
-    """An approver of the host's own, with one answer."""
-
-    def __init__(self, answer: Answer) -> None:
-        self._answer = answer
-
     async def decide(self, request: ApprovalRow) -> Answer | None:
-        return self._answer
+        return YES
 
 
 @pytest.mark.spec("G46")
 async def test_the_hosts_approver_has_no_rights_that_a_rule_could_see() -> None:
-    async with till(kernel=governed(FINANCE, approver=Host(YES))) as open_till:
+    async with till(kernel=governed(FINANCE, approver=Host())) as open_till:
         waits = asyncio.ensure_future((await open_till.session()).call(open_till.pay, to="bob", amount=5))
         row = await open_till.waiting()
         assert (row.status, row.approvals) == ("pending", None)
         await open_till.decided(row.id, by=boss("payments:approve"))
         assert await waits == "bob has 5"
-    async with till(kernel=governed(ApproverRule(forbid_own=True), approver=Host(YES))) as open_till:
+    async with till(kernel=governed(ApproverRule(forbid_own=True), approver=Host())) as open_till:
         assert await (await open_till.session()).call(open_till.pay, to="bob", amount=5) == "bob has 5"
 
 
@@ -200,7 +187,7 @@ async def test_a_request_is_decided_by_the_rules_under_which_it_was_opened(tmp_p
     """The kernel that decides has none, as the command line has none."""
     store = f"sqlite:///{tmp_path}/capset.db"
     async with till(store=store, kernel=governed(FINANCE)) as open_till:
-        request = await open_till.asked(await open_till.session())
+        request = await new_request(open_till)
         async with Kernel(store, clock=open_till.clock) as other:
             with pytest.raises(PermissionDenied, match="needs an approver with the permission payments:approve"):
                 await other.approvals.decide(request, YES, by=person("eve"))
@@ -214,13 +201,13 @@ async def test_what_was_approved_under_other_rules_does_not_count_for_a_call_und
     async with till(store=url) as before:
         session = await before.session(ada)
         old = await before.asked(session)
-        await before.decided(old, Answer(approved=True, scope="session"))
+        await before.decided(old, FOR_SESSION)
     async with till(store=url, kernel=governed(FINANCE)) as after:
         session = await after.session(ada, id=session.id)
         new = await after.asked(session)
         assert new != old
         assert isinstance((await after.made(session, approval=old)).error, ApprovalVoid)
-        await after.decided(new, Answer(approved=True, scope="session"), by=boss("payments:approve"))
+        await after.decided(new, FOR_SESSION, by=boss("payments:approve"))
         assert (await after.made(session)).data == "bob has 5"
     async with till(store=url) as before:
         session = await before.session(ada, id=session.id)
@@ -232,11 +219,6 @@ async def test_what_was_approved_under_other_rules_does_not_count_for_a_call_und
 
 @pytest.mark.spec("G45")
 async def test_a_rule_for_an_agent_is_for_the_blocks_inside_it() -> None:
-    @tool(effect="write", approval="ask")
-    async def pay(to: str) -> str:
-        """Pay somebody."""
-        return to
-
     clerk = Sequencer("clerk").then(Generator("inner", tools=[pay]))
     for agents, is_for in ((["clerk"], True), (["inner"], True), (["other"], False)):
         governance = Governance(approvers=[ApproverRule(agents=agents, permission="a:b")])

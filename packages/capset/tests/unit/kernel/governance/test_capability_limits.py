@@ -1,4 +1,4 @@
-"""Limits that all tools of a capability share (spec 4, G13; spec 7, M22)."""
+"""What all tools of a capability, and a principal, may use (spec 4, G9, G13, G36; spec 7, M22)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from capset.definitions.capabilities import AnyCapability, narrowed
 from capset.definitions.governance.limits import Limit
 from capset.definitions.tools.toolkits import Toolkit
 from capset.errors import DefinitionError, InvalidArguments, LimitExceeded
+from capset.ext import Allowance, Budget, Governance
 
 ADA, BOB = Principal("ada", org="acme"), Principal("bob", org="acme")
 
@@ -21,20 +22,15 @@ def answering(name: str, **options: Any) -> Tool[..., int]:
         """Answer."""
         return number
 
-    settings: dict[str, Any] = {"effect": "read", **options}
-    return tool(name=name, **settings)(answer)
+    return tool(name=name, effect=options.pop("effect", "read"), **options)(answer)
 
 
 READ, WRITE, INSIDE = answering("read"), answering("write", effect="write"), answering("inside")
 
 
 def mail(limits: Any) -> AnyCapability:
-    return Capability(
-        "mail",
-        tools=[READ, Toolkit("box", [INSIDE])],
-        presets={"sending": Preset(tools=[WRITE])},
-        limits=limits,
-    )
+    presets = {"sending": Preset(tools=[WRITE])}
+    return Capability("mail", tools=[READ, Toolkit("box", [INSIDE])], presets=presets, limits=limits)
 
 
 @pytest.mark.spec("G13", "M22")
@@ -81,10 +77,9 @@ async def test_no_second_name_agent_or_form_of_it_gives_a_second_allowance() -> 
 @pytest.mark.spec("G13", "M22")
 async def test_a_tool_is_held_by_its_own_limits_and_those_of_each_capability_that_brings_it() -> None:
     limited_tool = answering("own", limits="5/1h")
-    first, two = (
-        Capability("one", tools=[limited_tool], limits="4/1h"),
-        Capability("two", tools=[limited_tool], limits="1/1h"),
-    )
+    first, two = [
+        Capability(name, tools=[limited_tool], limits=limits) for name, limits in (("one", "4/1h"), ("two", "1/1h"))
+    ]
     async with Kernel(store="memory://") as kernel:
         async with kernel.open(Agent("a", uses=[first, two]), principal=ADA) as session:
             await session.call(limited_tool)
@@ -102,3 +97,29 @@ async def test_a_tool_is_held_by_its_own_limits_and_those_of_each_capability_tha
 def test_what_is_no_limit_is_refused_with_the_name_of_the_capability(limits: Any) -> None:
     with pytest.raises(DefinitionError, match="capability 'mail': limits"):
         mail(limits)
+
+
+WORKER = Agent("worker", uses=[Capability("kit", tools=[READ])])
+
+
+@pytest.mark.spec("G36")
+async def test_what_a_principal_may_use_is_held_beside_the_agents_and_the_servers() -> None:
+    generous = Allowance(limits="100/1h", session=Budget(calls=100))
+    agent = Agent("worker", uses=WORKER.uses, allowance=generous)
+    principal = Principal("ada", allowance=Allowance(limits=["3/1h", "2/1m"], session=Budget(calls=4)))
+    async with Kernel(store="memory://", governance=Governance(allowance=generous)) as kernel:
+        async with kernel.open(agent, principal=principal) as session:
+            results = [await session.try_call(READ) for _ in range(3)]
+        assert [result.success for result in results] == [True, True, False]
+        assert "this principal takes 2/1m" in str(results[2].error)
+
+
+@pytest.mark.spec("G9", "G36")
+async def test_who_acts_for_somebody_may_use_what_both_may() -> None:
+    bot = Principal("bot", kind="agent", allowance=Allowance(limits="9/1h", session=Budget(calls=9)))
+    ada = Principal("ada", allowance=Allowance(session=Budget(calls=1), run=Budget(cost=2)))
+    both = Allowance(limits="9/1h", session=Budget(calls=1), run=Budget(cost=2))
+    assert bot.acting_for(ada).allowance == ada.acting_for(bot).allowance == both
+    assert ADA.acting_for(BOB).allowance is None
+    async with Kernel(store="memory://") as kernel, kernel.open(WORKER, principal=bot.acting_for(ada)) as session:
+        assert [(await session.try_call(READ)).success for _ in range(2)] == [True, False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from threading import Lock
 from typing import Any
 
@@ -16,26 +17,24 @@ from capset.ext import SessionTurn
 from capset.kernel.hosting.declaration import Entry, checked_layer, merge_context
 from tests.helpers.kernel.hosting.support import ADA, AGENT, Trace, hosted, hosting
 
+pytestmark = pytest.mark.spec("F24")
+
 
 def context_of(turn: SessionTurn) -> Mapping[str, Any]:
     return turn.context
 
 
-@pytest.mark.spec("F24", "F25")
+@pytest.mark.spec("F25")
 async def test_the_session_wins_over_the_registration_and_that_over_the_agent() -> None:
     agent = Agent("helper", static_context={"a": "agent", "b": "agent", "c": "agent"})
     async with hosting() as (_, host):
         await host.register(agent, context={"b": "registered", "c": "registered"}, run=context_of)
         session = host.create_session("helper", principal=ADA, context={"c": "session", "d": "session"})
         assert await session.start() == {"a": "agent", "b": "registered", "c": "session", "d": "session"}
-        assert await host.create_session("helper", principal=ADA).start() == {
-            "a": "agent",
-            "b": "registered",
-            "c": "registered",
-        }
+        context = await host.create_session("helper", principal=ADA).start()
+        assert context == {"a": "agent", "b": "registered", "c": "registered"}
 
 
-@pytest.mark.spec("F24")
 async def test_resolvers_see_the_input_and_the_merge_so_far_and_nothing_later() -> None:
     resolver_calls: list[tuple[Any, Mapping[str, Any]]] = []
 
@@ -64,40 +63,25 @@ async def test_nothing_inside_a_value_is_merged() -> None:
     assert await merge_context(entries, None) == {"deep": {"b": 2}}
 
 
-async def test_what_the_host_does_later_to_its_mappings_changes_no_context() -> None:
-    static, registered = {"a": 1}, {"b": 1}
-    async with hosting() as (_, host):
-        session = await hosted(host, Agent("helper", static_context=static), context=registered, run=context_of)
-        static["a"] = registered["b"] = 2
-        assert await session.start() == {"a": 1, "b": 1}
-
-
-@pytest.mark.spec("F24")
-async def test_static_context_is_copied_deep_and_no_turn_changes_it() -> None:
+async def test_neither_the_host_later_nor_a_turn_changes_the_context_that_was_given() -> None:
     async def spoil(turn: SessionTurn) -> Mapping[str, Any]:
         turn.context["prices"]["tea"].append(3)
-        return {"prices": {"tea": list(turn.context["prices"]["tea"])}}
+        return {**turn.context, "prices": {"tea": list(turn.context["prices"]["tea"])}}
 
-    static = {"prices": {"tea": [1]}}
+    static, registered = {"prices": {"tea": [1]}}, {"b": 1}
     agent = Agent("helper", static_context=static)
     static["prices"]["tea"].append(2)
     async with hosting() as (_, host):
-        session = await hosted(host, agent, run=spoil)
-        assert await session.start() == await session.start() == {"prices": {"tea": [1, 3]}}
+        session = await hosted(host, agent, context=registered, run=spoil)
+        registered["b"] = 2
+        assert await session.start() == await session.start() == {"prices": {"tea": [1, 3]}, "b": 1}
     assert agent.static_context == {"prices": {"tea": [1]}}
-    with pytest.raises(DefinitionError, match="agent 'helper': static_context: 'lock' cannot be copied") as refused:
+    with pytest.raises(DefinitionError, match="agent 'helper': static_context: 'lock' cannot be copied"):
         Agent("helper", static_context={"lock": Lock()})
-    assert "a function that makes the value" in str(refused.value.hint)
 
 
-@pytest.mark.spec("F24")
 @pytest.mark.parametrize(
-    ("gives", "problem"),
-    [
-        (None, "must be a mapping; got None"),
-        ([("a", 1)], "must be a mapping; got"),
-        ({1: "one"}, "a key must be text; got int"),
-    ],
+    ("gives", "problem"), [(None, "must be a mapping"), ([("a", 1)], "must be a mapping"), ({1: 2}, "a key must be")]
 )
 async def test_what_a_resolver_must_not_give_fails_the_turn(gives: Any, problem: str) -> None:
     trace = Trace()
@@ -117,12 +101,12 @@ async def test_what_a_resolver_must_not_give_fails_the_turn(gives: Any, problem:
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        ("text", "context must be a list; got 'text'"),
-        (5, "context must be a list; got 5"),
-        ([5], r"context is a mapping, a resolver \(input, context so far\) -> mapping, or a list of these; got 5"),
-        ({1: 2}, "context: a key must be text; got int"),
-        ([{}, {None: 2}], "context: a key must be text; got NoneType"),
-        (lambda argument: {}, r"a context resolver is called with the input and context so far; got a function of"),
+        ("text", "context must be a list"),
+        (5, "context must be a list"),
+        ([5], "context is a mapping, a resolver"),
+        ({1: 2}, "context: a key must be text"),
+        ([{}, {None: 2}], "context: a key must be text"),
+        (lambda argument: {}, "a context resolver is called with the input and context so far"),
     ],
 )
 async def test_what_is_no_layer_is_refused_when_it_is_given(wrong: Any, problem: str) -> None:
@@ -138,7 +122,6 @@ MAPPINGS = st.dictionaries(st.sampled_from("abcde"), st.integers(), max_size=4)
 ENTRIES = st.lists(st.tuples(MAPPINGS, st.sampled_from(["mapping", "sync", "async"])), max_size=6)
 
 
-@pytest.mark.spec("F24")
 @given(st.tuples(ENTRIES, ENTRIES, ENTRIES))
 async def test_the_merge_is_a_fold_over_all_entries_of_all_layers(layers: tuple[Any, Any, Any]) -> None:
     received_contexts: list[Mapping[str, Any]] = []
@@ -161,8 +144,6 @@ async def test_the_merge_is_a_fold_over_all_entries_of_all_layers(layers: tuple[
         else:
             expected_contexts.append(folded)
             folded = folded | {name: value + 7 + len(folded) for name, value in mapping.items()}
-    entries = [
-        checked_entry for layer in layers for checked_entry in checked_layer("", [entry(*each) for each in layer])
-    ]
-    assert await merge_context(entries, 7) == folded
+    checked = [checked_layer("", [entry(*each) for each in layer]) for layer in layers]
+    assert await merge_context([*chain(*checked)], 7) == folded
     assert received_contexts == expected_contexts

@@ -19,16 +19,9 @@ async def test_hooks_compose_registered_then_of_the_session_then_those_that_were
     async with hosting() as (_, host):
         await host.register(AGENT, hooks=trace.hooks("registered "), run=trace.run())
         session = host.create_session("helper", principal=ADA, hooks=trace.hooks("own "))
-        chained = (
-            session.on_start(trace.hook("chained on_start"))
-            .on_before_context(trace.hook("chained on_before_context"))
-            .on_after_context(trace.hook("chained on_after_context"))
-            .on_before_run(trace.hook("chained on_before_run"))
-            .on_after_run(trace.hook("chained on_after_run"))
-            .on_error(trace.hook("chained on_error"))
-            .on_start([trace.hook("last on_start")])
-        )
-        assert chained is session
+        for step in STEPS:
+            assert getattr(session, step)(trace.hook(f"chained {step}")) is session
+        session.on_start([trace.hook("last on_start")])
         await session.start()
     owners = ("registered", "own", "chained")
     expected = [f"{owner} {step}" for step in STEPS[:-1] for owner in owners]
@@ -87,9 +80,8 @@ async def test_a_hook_that_gives_something_back_fails_the_turn(hook: Any, type_n
     trace = Trace()
     async with hosting() as (_, host):
         session = (await hosted(host, run=trace.run())).on_before_run(hook)
-        with pytest.raises(InvalidOutput, match=rf"the session hook .+ gave {type_name}; it gives nothing") as raised:
+        with pytest.raises(InvalidOutput, match=rf"the session hook .+ gave {type_name}; it gives nothing"):
             await session.start()
-    assert "context=[resolver]" in str(raised.value.hint)
     assert trace.names == []
 
 
@@ -97,11 +89,11 @@ async def test_a_hook_that_gives_something_back_fails_the_turn(hook: Any, type_n
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
-        ("hook", "hooks: on_start must be a list; got 'hook'"),
-        (5, "hooks: on_start must be a list; got 5"),
-        ([print, 5], "hooks: on_start takes functions of one event; got 5"),
-        (lambda: None, r"hooks: on_start is called with the event; got a function of \(\)"),
-        (lambda a, b: None, r"hooks: on_start is called with the event; got a function of \(a, b\)"),
+        ("hook", "hooks: on_start must be a list"),
+        (5, "hooks: on_start must be a list"),
+        ([print, 5], "hooks: on_start takes functions of one event"),
+        (lambda: None, "hooks: on_start is called with the event"),
+        (lambda a, b: None, "hooks: on_start is called with the event"),
     ],
 )
 async def test_what_is_no_hook_is_refused_when_it_is_given(wrong: Any, problem: str) -> None:
@@ -125,8 +117,7 @@ async def test_hooks_of_a_session_are_session_hooks(wrong: Any) -> None:
             host.create_session("helper", principal=ADA, tool_hooks=SessionHooks())  # pyright: ignore[reportArgumentType]
 
 
-def test_an_event_cannot_be_changed() -> None:
+@pytest.mark.parametrize(("value", "name"), [(TurnStarted(AGENT, "hello"), "input"), (SessionHooks(), "on_start")])
+def test_neither_events_nor_hooks_can_be_changed(value: object, name: str) -> None:
     with pytest.raises(AttributeError):
-        TurnStarted(AGENT, "hello").input = "bye"  # pyright: ignore[reportAttributeAccessIssue]
-    with pytest.raises(AttributeError):
-        SessionHooks().on_start = ()  # pyright: ignore[reportAttributeAccessIssue]
+        setattr(value, name, ())

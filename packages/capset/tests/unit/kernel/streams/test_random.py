@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from capset import Agent, Capability, Kernel, Message, Meta, Principal
+from capset import Agent, Capability, Kernel, Message, Meta, Principal, handles
 from capset.definitions.tools.definition import AnyTool
-from tests.helpers.kernel.streams.support import Done, Step, processor
-from tests.helpers.kernel.support import records_of
+from tests.helpers.kernel.streams.support import Done, Step, made
+from tests.helpers.kernel.support import records_of, turns
 from tests.waiting import until
 
 ENDS = ("reply", "nothing", "raise", "violate", "hang")
@@ -35,8 +35,6 @@ class Kind:
 
 @dataclass
 class Seen:
-    """What the emissions and the takings of one call come to."""
-
     started: int = 0
     taken: list[Message] = field(default_factory=list[Message])
 
@@ -53,17 +51,9 @@ plans = st.tuples(
 )
 
 
-async def pause(count: int) -> None:
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
 class World:
-    """The processors of a plan, and what they have done."""
-
     def __init__(self, kinds: list[Kind]) -> None:
         self.seen: defaultdict[str, Seen] = defaultdict(Seen)
-        self.asked: Counter[str] = Counter()
         self.worst = -99
         self.tools = [self.tool(number, kind) for number, kind in enumerate(kinds)]
 
@@ -71,30 +61,29 @@ class World:
         async def say(emit: Any, call: str, channel: int) -> None:
             traffic = self.seen[call]
             for index in range(kind.each):
-                await pause(kind.turns)
+                await turns(kind.turns)
                 await emit(Step(data=channel * 1_000 + index))
                 traffic.started += 1  # those that returned: the one that is beyond the buffer is still in emit
                 self.worst = max(self.worst, traffic.started - len(traffic.taken) - kind.buffer)
 
-        async def process(messages: Any, emit: Any, ctx: Any) -> None:
-            async for _ in messages:
-                call: str = ctx.correlation
-                async with asyncio.TaskGroup() as group:
-                    for channel in range(kind.tasks):
-                        group.create_task(say(emit, call, channel))
-                match kind.end:
-                    case "reply":
-                        await emit(Done(data=number))
-                    case "raise":
-                        raise ValueError
-                    case "violate":
-                        await emit(Message("reply", "Work.None"))
-                    case "hang":
-                        await asyncio.sleep(60)
-                    case _:
-                        pass
+        async def handle(message: Any, emit: Any, ctx: Any) -> None:
+            call: str = ctx.correlation
+            async with asyncio.TaskGroup() as group:
+                for channel in range(kind.tasks):
+                    group.create_task(say(emit, call, channel))
+            match kind.end:
+                case "reply":
+                    await emit(Done(data=number))
+                case "raise":
+                    raise ValueError
+                case "violate":
+                    await emit(Message("reply", "Work.None"))
+                case "hang":
+                    await asyncio.sleep(60)
+                case _:
+                    pass
 
-        return processor(process, type=f"Work.Do{number}", buffer=kind.buffer, effect="write")
+        return made(handles(handle), type=f"Work.Do{number}", buffer=kind.buffer, effect="write")
 
 
 @pytest.mark.nightly
@@ -114,7 +103,7 @@ async def test_nobody_runs_ahead_order_holds_and_each_call_has_one_outcome(
             read.append(f"in-{number}")
             meta = Meta(read[-1], "2026-01-01T00:00:00.000000Z", read[-1])
             yield Message("command", runtime.tools[pick % len(kinds)].type, {"to": 1}, meta)
-            await pause(speed)
+            await turns(speed)
 
     async with Kernel(store="memory://") as kernel, kernel.open(agent, principal=Principal("p")) as session:
         total = 0
@@ -128,7 +117,7 @@ async def test_nobody_runs_ahead_order_holds_and_each_call_has_one_outcome(
                     total += 1
                     if total > leave_after:
                         break
-                    await pause(speed)
+                    await turns(speed)
         except TimeoutError:
             assert hangs
         # The time may be up in the very moment in which what was cancelled cleans up.

@@ -9,21 +9,23 @@ from typing import Any
 
 import pytest
 
-from capset import Message, Meta
+from capset import Message, Meta, handles
+from capset.definitions.tools.definition import AnyTool
 from capset.errors import InternalError
 from capset.kernel.streams.duplex import Duplex
 from tests.helpers.kernel.streams.support import Done, Log, Stage, Step, codes, counting, made, outcomes, processor
-from tests.helpers.kernel.support import Desk, turns
+from tests.helpers.kernel.support import turns
 from tests.waiting import until
 
 
-async def talk(opened: Desk, sent: list[int], *, type: str = "Work.Do") -> list[Message]:
-    """Send some, finish, and read all that comes."""
-    async with asyncio.timeout(60), opened.session.open(type) as room:
-        sending = asyncio.create_task(send(room, sent))
-        received = [message async for message in room]
-        await sending
-    return received
+async def talk(stage: Stage, called: AnyTool, sent: list[int]) -> tuple[list[Message], list[str | None]]:
+    """Send some, finish, and read all that comes; return it, and how the calls ended."""
+    async with stage(called) as opened:
+        async with asyncio.timeout(60), opened.session.open("Work.Do") as room:
+            sending = asyncio.create_task(send(room, sent))
+            received = [message async for message in room]
+            await sending
+        return received, await outcomes(opened)
 
 
 async def send(room: Duplex, sent: list[int]) -> None:
@@ -32,12 +34,17 @@ async def send(room: Duplex, sent: list[int]) -> None:
     room.finish()
 
 
+async def exchange(room: Duplex, to: int) -> Message:
+    await room.send({"to": to})
+    return await anext(room)
+
+
 @pytest.mark.spec("K7", "K8", "K10")
 async def test_one_processor_serves_all_messages_in_order(stage: Stage) -> None:
-    made_of: list[int] = []
+    made_of: list[Any] = []
 
     def factory() -> Any:
-        made_of.append(1)
+        made_of.append(process)
         return process
 
     async def process(messages: Any, emit: Any, ctx: object) -> None:
@@ -47,15 +54,10 @@ async def test_one_processor_serves_all_messages_in_order(stage: Stage) -> None:
             await emit(Step(data=message.data.to))
             await emit(Done(data=total))
 
-    called = made(factory)
-    async with stage(called) as opened:
-        received = await talk(opened, [1, 2, 3])
-        assert [(message.kind, message.data) for message in received if message.kind == "reply"] == [
-            ("reply", n) for n in (1, 3, 6)
-        ]
-        assert [message.kind for message in received] == ["event", "reply"] * 3
-        assert made_of == [1]
-        assert await outcomes(opened) == ["succeeded"] * 3
+    received, ended = await talk(stage, made(factory), [1, 2, 3])
+    assert [message.data for message in received if message.kind == "reply"] == [1, 3, 6]
+    assert [message.kind for message in received] == ["event", "reply"] * 3
+    assert (len(made_of), ended) == (1, ["succeeded"] * 3)
 
 
 @pytest.mark.spec("K8", "K10")
@@ -65,70 +67,64 @@ async def test_one_that_returns_early_has_later_messages_refused(stage: Stage, a
         for _ in range(after):
             await emit(Done(data=(await anext(messages)).data.to))
 
-    called = processor(process)
-    async with stage(called) as opened:
-        received = await talk(opened, [0, 1, 2, 3])
-        assert [message.data for message in received if message.kind == "reply"] == list(range(after))
-        assert [(message.data["code"], message.data["status"]) for message in received if message.kind == "error"] == [
-            ("stream_ended", 409)
-        ] * (4 - after)
-        assert await outcomes(opened) == ["succeeded"] * after + ["failed"] * (4 - after)
+    received, ended = await talk(stage, processor(process), [0, 1, 2, 3])
+    assert [message.data for message in received if message.kind == "reply"] == list(range(after))
+    errors = [message.data for message in received if message.kind == "error"]
+    assert [(error["code"], error["status"]) for error in errors] == [("stream_ended", 409)] * (4 - after)
+    assert ended == ["succeeded"] * after + ["failed"] * (4 - after)
 
 
-@pytest.mark.spec("K10", "K13")
-async def test_one_that_raises_in_the_middle(stage: Stage) -> None:
-    async def process(messages: Any, emit: Any, ctx: object) -> None:
-        async for message in messages:
-            await emit(Done(data=1 // (1 - message.data.to)))
-
-    called = processor(process)
-    async with stage(called) as opened:
-        received = await talk(opened, [0, 1, 0])
-        assert [message.kind for message in received] == ["reply", "error", "error"]
-        assert codes(received) == ["internal_error", "stream_ended"]
-        assert await outcomes(opened) == ["succeeded", "failed", "failed"]
+async def divide(message: Any, emit: Any, ctx: object) -> None:
+    await emit(Done(data=1 // (1 - message.data.to)))
 
 
-@pytest.mark.spec("K9", "K10")
-@pytest.mark.parametrize("swallows", [False, True])
-async def test_one_that_replies_twice(stage: Stage, swallows: bool) -> None:
-    async def process(messages: Any, emit: Any, ctx: object) -> None:
-        async for message in messages:
-            await emit(Done(data=message.data.to))
-            if message.data.to == 1:
-                with suppress(InternalError if swallows else KeyError):
-                    await emit(Done(data=2))
+async def repeat(message: Any, emit: Any, ctx: object) -> None:
+    for _ in range(message.data.to + 1):
+        await emit(Done(data=message.data.to))
 
-    called = processor(process)
-    async with stage(called) as opened:
-        received = await talk(opened, [0, 1, 0])
-        assert [message.kind for message in received] == ["reply", "error", "reply" if swallows else "error"]
-        assert codes(received)[0] == "invalid_output"
+
+async def repeat_and_swallow(message: Any, emit: Any, ctx: object) -> None:
+    with suppress(InternalError):
+        await repeat(message, emit, ctx)
+
+
+@pytest.mark.spec("K9", "K10", "K13")
+@pytest.mark.parametrize(
+    ("handle", "kinds", "expected_codes"),
+    [
+        (divide, ["reply", "error", "error"], ["internal_error", "stream_ended"]),
+        (repeat, ["reply", "error", "error"], ["invalid_output", "stream_ended"]),
+        (repeat_and_swallow, ["reply", "error", "reply"], ["invalid_output"]),
+    ],
+)
+async def test_one_that_raises_ends_and_one_that_replies_twice_fails_that_message(
+    stage: Stage, handle: Any, kinds: list[str], expected_codes: list[str]
+) -> None:
+    received, ended = await talk(stage, made(handles(handle)), [0, 1, 0])
+    assert ([message.kind for message in received], codes(received)) == (kinds, expected_codes)
+    assert ended == ["succeeded" if kind == "reply" else "failed" for kind in kinds]
 
 
 @pytest.mark.spec("K10", "K16")
-async def test_a_deadline_of_one_message(stage: Stage) -> None:
+async def test_a_deadline_of_one_message_ends_the_processor(stage: Stage) -> None:
     ended: list[str] = []
 
-    async def process(messages: Any, emit: Any, ctx: object) -> None:
-        async for message in messages:
-            try:
-                await asyncio.sleep(60 if message.data.to else 0)
-                await emit(Done(data=message.data.to))
-            finally:
-                ended.append("clean")
+    async def handle(message: Any, emit: Any, ctx: object) -> None:
+        try:
+            await asyncio.sleep(60 if message.data.to else 0)
+            await emit(Done(data=message.data.to))
+        finally:
+            ended.append("clean")
 
-    called = processor(process)
+    called = made(handles(handle))
     async with stage(called) as opened:
         async with asyncio.timeout(60), opened.session.open("Work.Do") as room:
-            await room.send({"to": 0})
-            assert (await anext(room)).kind == "reply"
+            assert (await exchange(room, 0)).kind == "reply"
             until_then = Meta("in", "2026-01-01T00:00:00.000000Z", "thread", deadline=time.time() + 1)
             await room.send(message=Message("command", "Work.Do", {"to": 1}, until_then))
-            first = await anext(room)
+            late = await anext(room)
             assert ended == ["clean", "clean"]
-            await room.send({"to": 0})
-            assert codes([first, await anext(room)]) == ["deadline_exceeded", "stream_ended"]
+            assert codes([late, await exchange(room, 0)]) == ["deadline_exceeded", "stream_ended"]
         assert await outcomes(opened) == ["succeeded", "timed_out", "failed"]
 
 
@@ -165,23 +161,26 @@ async def test_what_was_handed_over_in_the_moment_of_leaving_is_on_record(stage:
     async with stage(called) as opened:
         async with opened.session.open("Work.Do") as room:
             if idle:  # the processor waits for its next message, and whoever gives it too
-                await room.send({"to": 0})
-                assert (await anext(room)).kind == "reply"
-                await turns()
-            else:
-                await turns()
+                assert (await exchange(room, 0)).kind == "reply"
+            await turns()
             await room.send({"to": 9})
         assert await outcomes(opened) == [*["succeeded"] * idle, "cancelled"]
 
 
 @pytest.mark.spec("K15")
-async def test_an_idle_room_is_left_at_once(stage: Stage) -> None:
+async def test_a_room_is_entered_once_and_used_inside_and_left_at_once_where_it_is_idle(stage: Stage) -> None:
     called = counting("process", Log())
     async with stage(called) as opened:
-        began = asyncio.get_running_loop().time()
-        async with opened.session.open("Work.Do") as room:
+        room = opened.session.open("Work.Do")
+        with pytest.raises(RuntimeError, match="enter the stream first"):
+            await anext(room)
+        with pytest.raises(RuntimeError, match="inside of"):
             await room.send({"to": 0})
-            assert (await anext(room)).kind == "reply"
+        began = asyncio.get_running_loop().time()
+        async with room:
+            with pytest.raises(RuntimeError, match="once"):
+                await room.__aenter__()
+            assert (await exchange(room, 0)).kind == "reply"
             await turns()
         assert asyncio.get_running_loop().time() - began < 2
         with pytest.raises(RuntimeError, match="inside of"):
@@ -191,29 +190,25 @@ async def test_an_idle_room_is_left_at_once(stage: Stage) -> None:
 
 @pytest.mark.spec("K10", "K13")
 async def test_a_task_that_is_left_behind_does_not_speak_for_the_next_message(stage: Stage) -> None:
-    tasks: list[asyncio.Task[None]] = []
-    late = asyncio.Event()
+    tasks, late = list[asyncio.Task[None]](), asyncio.Event()
 
     async def outlive(emit: Any) -> None:
         await late.wait()
         await emit(Step(data=666))
 
-    async def process(messages: Any, emit: Any, ctx: object) -> None:
-        async for message in messages:
-            if message.data.to == 0:
-                tasks.append(asyncio.create_task(outlive(emit)))
-            else:
-                late.set()
-                await turns()
-                await asyncio.create_task(emit(Step(data=1)))  # its own children do
-            await emit(Done(data=message.data.to))
+    async def handle(message: Any, emit: Any, ctx: object) -> None:
+        if message.data.to == 0:
+            tasks.append(asyncio.create_task(outlive(emit)))
+        else:
+            late.set()
+            await turns()
+            await asyncio.create_task(emit(Step(data=1)))  # its own children do
+        await emit(Done(data=message.data.to))
 
-    called = processor(process)
-    async with stage(called) as opened:
-        received = await talk(opened, [0, 1])
-        assert [(message.kind, message.data) for message in received] == [("reply", 0), ("event", 1), ("reply", 1)]
-        assert isinstance(tasks[0].exception(), InternalError)
-        assert await outcomes(opened) == ["succeeded"] * 2
+    received, ended = await talk(stage, made(handles(handle)), [0, 1])
+    assert [(message.kind, message.data) for message in received] == [("reply", 0), ("event", 1), ("reply", 1)]
+    assert isinstance(tasks[0].exception(), InternalError)
+    assert ended == ["succeeded"] * 2
 
 
 @pytest.mark.spec("K10")
@@ -237,8 +232,7 @@ async def test_between_two_messages_there_is_nothing_to_emit_for(stage: Stage) -
 
     called = processor(process)
     async with stage(called) as opened, asyncio.timeout(60), opened.session.open("Work.Do") as room:
-        await room.send({"to": 1})
-        assert (await anext(room)).data == 1
+        assert (await exchange(room, 1)).data == 1
         await until(lambda: refused)
         await room.send({"to": 2})
         room.finish()
@@ -252,19 +246,19 @@ async def test_one_that_lingers_after_its_reply_is_ended(
 ) -> None:
     release = asyncio.Event()
 
-    async def process(messages: Any, emit: Any, ctx: object) -> None:
-        async for message in messages:
-            await emit(Done(data=message.data.to))
-            while not release.is_set():
-                with suppress(asyncio.CancelledError if swallows else KeyError):
-                    await release.wait()
+    async def handle(message: Any, emit: Any, ctx: object) -> None:
+        await emit(Done(data=message.data.to))
+        while not release.is_set():
+            with suppress(asyncio.CancelledError if swallows else KeyError):
+                await release.wait()
 
-    called = processor(process)
+    called = made(handles(handle))
     async with stage(called) as opened:
-        try:
-            received = await talk(opened, [1, 2])
-        finally:
-            release.set()
+        async with asyncio.timeout(60), opened.session.open("Work.Do") as room:
+            sending = asyncio.create_task(send(room, [1, 2]))
+            received = [message async for message in room]
+            await sending
+        release.set()
         assert [message.kind for message in received] == ["reply", "error"]
         assert codes(received) == ["stream_ended"]
         assert "did not return within" in caplog.text
@@ -274,27 +268,23 @@ async def test_one_that_lingers_after_its_reply_is_ended(
 
 @pytest.mark.spec("K8")
 async def test_a_message_to_another_tool_does_not_get_to_this_processor(stage: Stage) -> None:
-    trace: list[Any] = []
+    types: list[str] = []
 
-    async def process(messages: Any, emit: Any, ctx: object) -> None:
-        async for message in messages:
-            trace.append(message.type)
-            await emit(Done(data=1))
+    async def handle(message: Any, emit: Any, ctx: object) -> None:
+        types.append(message.type)
+        await emit(Done(data=1))
 
-    called, other = processor(process), processor(process, type="Work.Other")
+    called, other = made(handles(handle)), made(handles(handle), "Work.Other")
     async with stage(called, other) as opened:
+        answers: list[Message] = []
         async with asyncio.timeout(60), opened.session.open("Work.Do") as room:
             for named in ("Work.Do", "Work.Other", "kit.Work_Do", "Work.None"):
                 await room.send(message=Message("command", named, {"to": 1}))
-                trace.append(await anext(room))
+                answers.append(await anext(room))
             room.finish()
-        assert [entry if isinstance(entry, str) else entry.kind for entry in trace] == [
-            *("Work.Do", "reply"),
-            "error",
-            *("Work.Do", "reply"),
-            "error",
-        ]
-        assert codes([entry for entry in trace if not isinstance(entry, str)]) == ["invalid_arguments", "not_found"]
+        assert types == ["Work.Do", "Work.Do"]
+        assert [answer.kind for answer in answers] == ["reply", "error"] * 2
+        assert codes(answers) == ["invalid_arguments", "not_found"]
         assert len(await opened.records(tool="Work_Other")) == 1
 
 
@@ -309,16 +299,3 @@ async def test_nothing_can_be_sent_once_the_kernel_has_closed(stage: Stage) -> N
             await room.send({"to": 1})
         assert [message async for message in room] == []
         await room.__aexit__(None, None, None)
-
-
-async def test_a_room_is_entered_once_and_read_inside(stage: Stage) -> None:
-    called = counting("process", Log())
-    async with stage(called) as opened:
-        room = opened.session.open("Work.Do")
-        with pytest.raises(RuntimeError, match="enter the stream first"):
-            await anext(room)
-        with pytest.raises(RuntimeError, match="inside of"):
-            await room.send({"to": 1})
-        async with room:
-            with pytest.raises(RuntimeError, match="once"):
-                await room.__aenter__()

@@ -27,8 +27,6 @@ WHO = Principal("ada")
 
 
 class Notes:
-    """Writes down what it is told."""
-
     def __init__(self, *fails: str) -> None:
         self.said: list[tuple[str, Any]] = []
         self._fails = fails
@@ -55,7 +53,7 @@ class Notes:
 
 async def test_an_observer_is_told_of_the_begin_the_outcome_and_the_end() -> None:
     notes = Notes()
-    async with Kernel(store="memory://", observers=[notes]) as kernel, kernel.open(AGENT, principal=WHO) as session:
+    async with Kernel("memory://", observers=[notes]) as kernel, kernel.open(AGENT, principal=WHO) as session:
         result = await session.try_call(plain, 1)
     assert notes.said == [("begun", result.record), ("ended", "succeeded"), ("left", result.record)]
 
@@ -65,7 +63,7 @@ async def test_an_observer_that_fails_is_named_in_the_log_and_harms_no_call(
     failing_event: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad, good = Notes(failing_event), Notes()
-    async with Kernel(store="memory://", observers=[bad, good]) as kernel, kernel.open(AGENT, principal=WHO) as session:
+    async with Kernel("memory://", observers=[bad, good]) as kernel, kernel.open(AGENT, principal=WHO) as session:
         assert await session.call(plain, 1) == 1
         (record,) = await records_of(kernel.audit)
     assert record.outcome == "succeeded"
@@ -88,17 +86,14 @@ async def test_what_an_observer_keeps_of_a_call_is_let_go_with_it() -> None:
         def left(self, state: Any) -> None:
             pass
 
-    async with (
-        Kernel(store="memory://", observers=[Keeping()]) as kernel,
-        kernel.open(AGENT, principal=WHO) as session,
-    ):
+    async with Kernel("memory://", observers=[Keeping()]) as kernel, kernel.open(AGENT, principal=WHO) as session:
         await session.call(plain, 1)
         assert [reference() for reference in references] == [None], "although its record has not been read"
 
 
 async def test_an_observer_may_come_and_go() -> None:
     notes = Notes()
-    async with Kernel(store="memory://") as kernel, kernel.open(AGENT, principal=WHO) as session:
+    async with Kernel("memory://") as kernel, kernel.open(AGENT, principal=WHO) as session:
         await session.call(plain, 1)
         with kernel.observe(notes):
             await session.call(plain, 1)
@@ -109,45 +104,38 @@ async def test_an_observer_may_come_and_go() -> None:
 
 async def test_a_call_before_its_first_step_is_told_of_too() -> None:
     notes = Notes()
-    async with (
-        Kernel(store="memory://", observers=[notes]) as kernel,
-        kernel.open(AGENT, principal=WHO) as session,
-        session.stream(plain, 1),
-    ):
-        pass
+    async with Kernel("memory://", observers=[notes]) as kernel, kernel.open(AGENT, principal=WHO) as session:
+        stream = session.stream(plain, 1)
+        await stream.__aenter__()
+        await stream.__aexit__(None, None, None)
     assert [event for event, _ in notes.said] == ["begun", "ended", "left"]
     assert notes.said[1] == ("ended", "cancelled")
 
 
 async def test_a_call_that_is_dropped_leaves_the_context_alone() -> None:
-    notes, never = Notes(), asyncio.Event()
+    notes = Notes()
 
     @tool(effect="read")
-    async def wait() -> int:
+    async def wait() -> None:
         """Wait."""
-        await never.wait()
-        return 1
+        await asyncio.Event().wait()
 
     agent = Agent("tester", uses=[Capability("kit", tools=[wait])])
-    async with Kernel(store="memory://", observers=[notes]) as kernel, kernel.open(agent, principal=WHO) as session:
+    async with Kernel("memory://", observers=[notes]) as kernel, kernel.open(agent, principal=WHO) as session:
         call = session.call(wait)
         call.send(None)
         call.close()
     assert [event for event, _ in notes.said] == ["begun", "ended"]
 
 
-async def test_without_observers_a_call_enters_no_function_of_theirs() -> None:
-    notes = Notes()
-    async with (
-        Kernel(store="memory://", observers=()) as kernel,
-        kernel.open(AGENT, principal=WHO) as session,
-    ):
-        alone = functions_of(_call, session)
-        with kernel.observe(notes):
-            watched = functions_of(_call, session)
-    assert not [name for name in alone if name in ("observe", "begin", "tell_ended", "leave")]
-    assert {"observe", "begin", "tell_ended", "leave"} <= set(watched)
-
-
-def _call(session: Session) -> Any:
+def call_plain(session: Session) -> Any:
     return session.call(plain, 1)
+
+
+async def test_without_observers_a_call_enters_no_function_of_theirs() -> None:
+    async with Kernel("memory://", observers=()) as kernel, kernel.open(AGENT, principal=WHO) as session:
+        alone = functions_of(call_plain, session)
+        with kernel.observe(Notes()):
+            watched = functions_of(call_plain, session)
+    theirs = {"observe", "begin", "tell_ended", "leave"}
+    assert (theirs & {*alone}, theirs & {*watched}) == (set(), theirs)

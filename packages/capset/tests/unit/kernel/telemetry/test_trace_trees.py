@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import AsyncIterator
-from typing import Literal
+from typing import Any
 
 import pytest
 from opentelemetry.trace import get_current_span
-from pydantic import BaseModel
 
-from capset import (
-    Context,
-    Emit,
-    Json,
-    Message,
-    Meta,
-    Tool,
-    tool,
-)
+from capset import Context, Emit, Json, Message, Meta, handles, tool
 from capset.kernel.telemetry.tracing import traceparent_of
+from tests.helpers.kernel.streams.support import Done, made
 from tests.helpers.kernel.support import read
 from tests.helpers.kernel.telemetry.tracing import count, greet, traced, twice
 from tests.traces import Traces, context_of
@@ -28,15 +19,24 @@ pytestmark = pytest.mark.spec("P13")
 REMOTE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-async def test_nested_calls_are_below_the_call_that_made_them() -> None:
-    traces = Traces()
+@pytest.fixture
+def traces() -> Traces:
+    return Traces()
+
+
+def greeting(traceparent: str) -> Message:
+    """Return a message from elsewhere, sent in a span."""
+    meta = Meta("sent-1", "2026-01-01T00:00:00.000000Z", "thread-1", traceparent=traceparent)
+    return Message("query", "greet", Json(b'{"name":"bob"}'), meta)
+
+
+async def test_nested_calls_are_below_the_call_that_made_them(traces: Traces) -> None:
     async with traced(traces) as session:
         await session.call(twice, name="bob")
     assert traces.tree == ["execute_tool twice", "  execute_tool greet", "  execute_tool greet"]
 
 
-async def test_what_a_handler_does_is_below_its_span_in_threads_too() -> None:
-    traces = Traces()
+async def test_what_a_handler_does_is_below_its_span_in_threads_too(traces: Traces) -> None:
     tracer = traces.provider.get_tracer("host")
 
     @tool(effect="read")
@@ -54,8 +54,7 @@ async def test_what_a_handler_does_is_below_its_span_in_threads_too() -> None:
     assert traces.tree == ["a request", "  execute_tool slowly", "    own work"]
 
 
-async def test_a_stream_is_one_span_and_its_messages_carry_it() -> None:
-    traces = Traces()
+async def test_a_stream_is_one_span_and_its_messages_carry_it(traces: Traces) -> None:
     async with traced(traces) as session:
         messages = await read(session.stream(count, to=2))
         assert not get_current_span().is_recording()
@@ -65,58 +64,28 @@ async def test_a_stream_is_one_span_and_its_messages_carry_it() -> None:
     assert traces.tree == ["execute_tool count"]
 
 
-class Order(BaseModel):
-    """Serve somebody."""
+async def test_what_a_processor_does_is_below_the_call_that_it_works_for(traces: Traces) -> None:
+    async def serve(message: Any, emit: Emit, ctx: Context) -> None:
+        await ctx.call(greet, name="bob")
+        with traces.provider.get_tracer("host").start_as_current_span(f"for {message.data.to}"):
+            await emit(Done(data=1))
 
-    kind: Literal["query"] = "query"
-    type: Literal["Bar.Order"] = "Bar.Order"
-    data: str
-
-
-class Served(BaseModel):
-    """Somebody is served."""
-
-    kind: Literal["reply"] = "reply"
-    type: Literal["Bar.Served"] = "Bar.Served"
-    data: str
-
-
-async def test_what_a_processor_does_is_below_the_call_that_it_works_for() -> None:
-    traces = Traces()
-
-    async def serve(messages: AsyncIterator[Order], emit: Emit, ctx: Context) -> None:
-        async for order in messages:
-            text = await ctx.call(greet, name=order.data)
-            with traces.provider.get_tracer("host").start_as_current_span(f"for {order.data}"):
-                await emit(Served(data=text))
-
-    counter = Tool.from_processor(
-        inbound=Order, outbound=Served, factory=lambda: serve, description="Serve.", name="counter"
-    )
-    async with traced(traces, greet, counter) as session, session.open(counter) as bar:
-        for name in ("bob", "eve"):
-            await bar.send(name)
+    counter = made(handles(serve), name="counter")
+    async with traced(traces, greet, counter) as session, session.open("Work.Do") as bar:
+        for number in (1, 2):
+            await bar.send({"to": number})
             await anext(bar)
         bar.finish()
         assert [message async for message in bar] == []
-    assert traces.tree == [
-        "execute_tool counter",
-        "  execute_tool greet",
-        "  for bob",
-        "execute_tool counter",
-        "  execute_tool greet",
-        "  for eve",
-    ]
+    served = [["execute_tool counter", "  execute_tool greet", f"  for {number}"] for number in (1, 2)]
+    assert traces.tree == [*served[0], *served[1]]
 
 
-async def test_the_span_of_a_message_from_elsewhere_is_the_parent() -> None:
-    traces = Traces()
+async def test_the_span_of_a_message_from_elsewhere_is_the_parent(traces: Traces) -> None:
     async with traced(traces) as session:
         with traces.provider.get_tracer("host").start_as_current_span("reading a queue") as outer_span:
-            meta = Meta("sent-1", "2026-01-01T00:00:00.000000Z", "thread-1", traceparent=REMOTE)
-            await read(session.invoke(Message("query", "greet", Json(b'{"name":"bob"}'), meta)))
-            broken = Meta("sent-2", "2026-01-01T00:00:00.000000Z", "thread-1", traceparent="00-no-such-span")
-            await read(session.invoke(Message("query", "greet", Json(b'{"name":"bob"}'), broken)))
+            for traceparent in (REMOTE, "00-no-such-span"):
+                await read(session.invoke(greeting(traceparent)))
     _, far, near = traces.spans
     assert far.parent is not None
     assert (f"{far.parent.trace_id:x}", f"{far.parent.span_id:x}") == tuple(REMOTE[3:-3].lstrip("0").split("-"))
@@ -124,16 +93,9 @@ async def test_the_span_of_a_message_from_elsewhere_is_the_parent() -> None:
     assert near.parent == outer_span.get_span_context()
 
 
-async def test_a_message_may_name_the_span_that_it_is_sent_in() -> None:
-    traces = Traces()
+async def test_a_message_may_name_the_span_that_it_is_sent_in(traces: Traces) -> None:
     async with traced(traces) as session:
         with traces.provider.get_tracer("host").start_as_current_span("asking") as outer_span:
-            meta = Meta(
-                "sent-1",
-                "2026-01-01T00:00:00.000000Z",
-                "thread-1",
-                traceparent=traceparent_of(outer_span.get_span_context()),
-            )
-            await read(session.invoke(Message("query", "greet", Json(b'{"name":"bob"}'), meta)))
+            await read(session.invoke(greeting(traceparent_of(outer_span.get_span_context()))))
     near = next(span for span in traces.spans if span.name == "execute_tool greet")
     assert (near.parent, list(near.links)) == (outer_span.get_span_context(), [])

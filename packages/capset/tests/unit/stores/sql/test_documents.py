@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,13 @@ from tests.helpers.stores.sql.support import opened, raw
 
 KEY = ScopeKey("session", "acme", "s", "memories")
 OTHER = ScopeKey("user", "acme", "ada", "memories")
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncGenerator[SqliteStore]:
+    async with opened(tmp_path / "a.db") as opened_store:
+        await begin(opened_store, "s")
+        yield opened_store
 
 
 async def fill(store: SqliteStore, key: ScopeKey, texts: int) -> None:
@@ -35,48 +42,35 @@ def indexed(path: Path) -> int:
 
 
 @pytest.mark.spec("P30")
-async def test_the_words_of_a_text_go_with_it(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    async with opened(path) as store:
-        await begin(store, "s")
-        await fill(store, KEY, 300)
-        await fill(store, OTHER, 10)
-        await store.documents.delete(KEY, "id-00007")
-        assert indexed(path) == 309
-        await store.sessions.delete("s")
-        assert indexed(path) == 10
-        assert len(await store.documents.search(OTHER, "common", limit=99)) == 10
-
-
-async def test_a_text_that_is_refused_leaves_no_words(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    async with opened(path) as store:
-        adding = [store.documents.add(OTHER, DocumentRow("id-1", f"text {number}", NOW)) for number in range(5)]
-        results = await asyncio.gather(*adding, return_exceptions=True)
-        assert [result is True for result in results] == [True, False, False, False, False]
-        assert indexed(path) == 1
+async def test_the_words_of_a_text_go_with_it(store: SqliteStore, tmp_path: Path) -> None:
+    await fill(store, KEY, 300)
+    await fill(store, OTHER, 10)
+    adding = [store.documents.add(OTHER, DocumentRow("id-1", f"text {number}", NOW)) for number in range(5)]
+    results = await asyncio.gather(*adding, return_exceptions=True)
+    assert [result is True for result in results] == [True, False, False, False, False]
+    await store.documents.delete(KEY, "id-00007")
+    assert indexed(tmp_path / "a.db") == 310
+    await store.sessions.delete("s")
+    assert indexed(tmp_path / "a.db") == 11
+    assert len(await store.documents.search(OTHER, "common", limit=99)) == 10
 
 
 @pytest.mark.spec("P30")
-async def test_keys_that_share_a_token_find_only_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_keys_that_share_a_token_find_only_their_own(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("capset.stores.sql.documents.token", lambda _key: "00000000")
-    async with opened(tmp_path / "a.db") as store:
-        await begin(store, "s")
-        await fill(store, KEY, 5)
-        await fill(store, OTHER, 3)
-        assert len(await store.documents.search(OTHER, "common", limit=99)) == 3
-        assert len(await store.documents.search(KEY, "word", limit=99)) == 5
+    await fill(store, KEY, 5)
+    await fill(store, OTHER, 3)
+    assert len(await store.documents.search(OTHER, "common", limit=99)) == 3
+    assert len(await store.documents.search(KEY, "word", limit=99)) == 5
 
 
 @pytest.mark.spec("P30")
-async def test_a_search_asks_the_index_for_one_keys_words_only(tmp_path: Path) -> None:
-    async with opened(tmp_path / "a.db") as store:
-        await begin(store, "s")
-        await fill(store, KEY, 40)
-        await fill(store, OTHER, 3)
-        assert store._engines is not None
-        with store._engines[1].begin() as connection:
-            candidates = connection.execute(Fts5().candidates_query(OTHER, ["common", "w"])).all()
+async def test_a_search_asks_the_index_for_one_keys_words_only(store: SqliteStore, tmp_path: Path) -> None:
+    await fill(store, KEY, 40)
+    await fill(store, OTHER, 3)
+    assert store._engines is not None
+    with store._engines[1].begin() as connection:
+        candidates = connection.execute(Fts5().candidates_query(OTHER, ["common", "w"])).all()
     assert sorted(hits for _, hits in candidates) == [2, 2, 2]
     with raw(tmp_path / "a.db") as file:
         file.execute("CREATE VIRTUAL TABLE terms USING fts5vocab(document_words, row)")
@@ -84,32 +78,26 @@ async def test_a_search_asks_the_index_for_one_keys_words_only(tmp_path: Path) -
     assert len(tokens) == 2, "before every word stands the token of its key"
 
 
-async def test_every_read_uses_an_index(tmp_path: Path) -> None:
-    statements: list[tuple[str, Any]] = []
+async def test_every_read_uses_an_index(store: SqliteStore, tmp_path: Path) -> None:
+    selects: list[tuple[str, Any]] = []
 
     def keep(_connection: object, _cursor: object, statement: str, parameters: Any, *_rest: object) -> None:
-        statements.append((statement, parameters))
+        if statement.startswith("SELECT"):
+            selects.append((statement, parameters))
 
-    async with opened(tmp_path / "a.db") as store:
-        assert store._engines is not None
-        event.listen(store._engines[1], "before_cursor_execute", keep)
-        await store.documents.get(OTHER, "id-1")
-        await store.documents.recent(OTHER, limit=9)
-        await store.documents.recent(OTHER, limit=9, before="id-9")
-        await store.documents.search(OTHER, "two words", limit=9)
-    key_columns = "(scope=? AND owner=? AND org=? AND name=?"
+    assert store._engines is not None
+    event.listen(store._engines[1], "before_cursor_execute", keep)
+    await store.documents.get(OTHER, "id-1")
+    await store.documents.recent(OTHER, limit=9)
+    await store.documents.recent(OTHER, limit=9, before="id-9")
+    await store.documents.search(OTHER, "two words", limit=9)
+    selects.append(("DELETE FROM documents WHERE session = ?", ("s",)))
     with raw(tmp_path / "a.db") as file:
-        queries = [statement for statement in statements if statement[0].startswith("SELECT")]
-        plans = [
-            json.dumps(file.execute(f"EXPLAIN QUERY PLAN {statement}", values).fetchall())
-            for statement, values in queries
-        ]
-        cascade = "EXPLAIN QUERY PLAN DELETE FROM documents WHERE session = ?"
-        assert "ix_documents_session" in json.dumps(file.execute(cascade, ("s",)).fetchall())
-    get, recent, page, search = plans
-    assert f"{key_columns} AND id=?)" in get
-    assert f"{key_columns})" in recent
-    assert f"{key_columns} AND id<?)" in page
-    assert not any("TEMP B-TREE" in plan or "SCAN" in plan for plan in (get, recent, page))
+        plans = [file.execute(f"EXPLAIN QUERY PLAN {select}", values).fetchall() for select, values in selects]
+    *by_key, search, cascade = map(str, plans)
+    assert not any("TEMP B-TREE" in plan or "SCAN" in plan for plan in by_key)
+    for plan, end in zip(by_key, (" AND id=?)", ")", " AND id<?)"), strict=True):
+        assert f"(scope=? AND owner=? AND org=? AND name=?{end}" in plan
     assert search.count("SCAN document_words VIRTUAL TABLE INDEX") == 2
     assert "SEARCH documents USING INTEGER PRIMARY KEY" in search
+    assert "ix_documents_session" in cascade

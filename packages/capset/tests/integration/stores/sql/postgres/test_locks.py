@@ -45,8 +45,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.spec("G19")
 def test_a_writer_is_gone_when_nobody_holds_its_lock(postgres_url: str) -> None:
     with leases(postgres_url) as mine, leases(postgres_url) as other:
-        assert other.gone(["a"]) == ["a"]
-        assert other.gone(["a"]) == ["a"], "who asks keeps nothing"
+        for _ in range(2):
+            assert other.gone(["a"]) == ["a"], "who asks keeps nothing"
         mine.take("a")
         mine.take("a")
         assert other.gone(["a", "b"]) == ["b"]
@@ -58,38 +58,33 @@ def test_a_writer_is_gone_when_nobody_holds_its_lock(postgres_url: str) -> None:
 
 @pytest.mark.realtime
 @pytest.mark.spec("G19")
-async def test_a_lock_whose_connection_was_lost_is_taken_again(postgres_url: str) -> None:
-    with leases(postgres_url) as mine, leases(postgres_url) as other:
-        mine.take("a")
-        for _ in range(2):
-            await until(lambda: connections(postgres_url) == 1)  # those of who looked have ended
-            assert cut_off(postgres_url) == 1
-            await until(lambda: other.gone(["a"]) == [])
-
-
-@pytest.mark.realtime
-@pytest.mark.spec("G19")
-async def test_a_lock_that_a_lost_connection_holds_still_is_taken_when_it_is_free(postgres_url: str) -> None:
+async def test_a_lock_whose_connection_was_lost_is_taken_again_when_it_is_free(postgres_url: str) -> None:
     with leases(postgres_url) as lost, leases(postgres_url) as mine, leases(postgres_url) as other:
         lost.take("a")
         mine.take("a")  # the same writer, whose first connection the server has not missed yet
         assert other.gone(["a"]) == []
         lost.release()
         await until(lambda: other.gone(["a"]) == [])
+        for _ in range(2):
+            await until(lambda: connections(postgres_url) == 1)  # those of who looked have ended
+            assert cut_off(postgres_url) == 1
+            await until(lambda: other.gone(["a"]) == [])
 
 
 async def test_a_store_takes_a_lock_only_for_an_intent(postgres_url: str) -> None:
-    query = (
-        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database ="
-        " (SELECT oid FROM pg_database WHERE datname = current_database())"
-    )
+    def locks() -> int:
+        here = "(SELECT oid FROM pg_database WHERE datname = current_database())"
+        return run_at(
+            postgres_url, f"SELECT * FROM pg_locks WHERE locktype = 'advisory' AND database = {here}"
+        ).__len__()
+
     async with opened_at(postgres_url) as store:
         await store.audit.commit(entry("a"))
-        assert run_at(postgres_url, query) == [(0,)]
+        assert locks() == 0
         await store.audit.commit(intent("b"))
-        assert run_at(postgres_url, query) == [(1,)]
+        assert locks() == 1
         await store.audit.commit(entry("b"))
-    assert run_at(postgres_url, query) == [(0,)]
+    assert locks() == 0
 
 
 @pytest.mark.spec("P30")
@@ -108,10 +103,9 @@ async def test_a_process_waits_while_another_one_makes_the_tables_for_longer_tha
 async def test_who_may_only_connect_holds_up_no_writer(postgres: Server, postgres_url: str) -> None:
     """Not by an advisory lock, not by reading which are held, and not by the lock of a table that it may read."""
     postgres.run("CREATE ROLE passer LOGIN")
-    name = make_url(postgres_url).database
-    assert name is not None
+    passers_url = postgres.url(str(make_url(postgres_url).database), "passer:")
     try:
-        with connected(postgres_url) as owner, connected(postgres.url(name, "passer:")) as passer:
+        with connected(postgres_url) as owner, connected(passers_url) as passer:
             owner.execute("GRANT SELECT ON alembic_version TO passer")
             passer.execute("SELECT pg_advisory_lock(%s)", (lock_key("writes"),))
             with pytest.raises(InsufficientPrivilege), passer.transaction():
@@ -134,16 +128,14 @@ async def test_what_is_buffered_waits_in_order_while_another_process_has_its_tur
     async with opened_soon(postgres_url, busy_seconds=0.05) as store:
         with writing(postgres_url):
             store.audit.append(entry("a"))
-            with pytest.raises(StoreError, match="locked by another process") as failure:
-                await store.audit.commit(entry("refused"))
-            with pytest.raises(StoreError, match="locked by another process"):
-                await store.audit.flush()
+            for attempt in (store.audit.commit(entry("refused")), store.audit.flush()):
+                with pytest.raises(StoreError, match="locked by another process") as failure:
+                    await attempt
+                assert "SELECT" not in f"{failure.value.message} {failure.value.hint}"
             store.audit.append(entry("b"))
             assert (await store.audit.query(AuditQuery())).items == (), "who reads waits for nobody"
         await store.audit.commit(entry("c"))
-        page = await store.audit.query(AuditQuery())
-        assert "".join(reversed([record.id for record in page.items])) == "abc"
-    assert "SELECT" not in f"{failure.value.message} {failure.value.hint}"
+        assert [record.id for record in await store.audit.read()] == [*"abc"]
 
 
 @pytest.mark.spec("C34")

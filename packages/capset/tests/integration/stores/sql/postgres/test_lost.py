@@ -15,11 +15,13 @@ from sqlalchemy import Connection
 from capset.errors import StoreError
 from capset.stores.base import AuditQuery
 from capset.stores.sql.store import SqlStore
-from capset_testing.store_suite.support import NOW, SampleEntry, begin, entry, intent
+from capset_testing.store_suite.support import NOW, begin, entry, intent
 from tests.databases import Server
 from tests.helpers.stores.sql.postgres.support import cut_off
 from tests.helpers.stores.sql.support import opened_at, run_at, store_at
 from tests.waiting import until
+
+pytestmark = pytest.mark.spec("G23")
 
 OPEN_INTENTS = "SELECT id FROM open_intents ORDER BY id"
 
@@ -33,14 +35,15 @@ def own_server(postgres: Server) -> Generator[Server]:
     server.remove()
 
 
-def lose_next_answer(store: SqlStore) -> None:
-    """Have the next commit done, and the connection lost before the writer is told."""
+def lose_connection(store: SqlStore, *, is_committed: bool) -> None:
+    """Have the connection of the next commit lost, when that is done, but its writer not told, or before."""
     assert store._engines is not None
     dialect: Any = store._engines[0].dialect
     commit = dialect.do_commit
 
     def commit_and_lose(raw: Any) -> None:
-        commit(raw)
+        if is_committed:
+            commit(raw)
         del dialect.do_commit
         raw.driver_connection.close()
         raise psycopg.OperationalError("server closed the connection unexpectedly")
@@ -48,19 +51,19 @@ def lose_next_answer(store: SqlStore) -> None:
     dialect.do_commit = commit_and_lose
 
 
+async def ids_in(store: SqlStore) -> list[str]:
+    return [record.id for record in (await store.audit.query(AuditQuery())).items]
+
+
 @pytest.mark.realtime
-@pytest.mark.spec("G23")
 async def test_what_is_buffered_outlives_a_server_that_stops(own_server: Server) -> None:
-    url = own_server.empty()
-    async with opened_at(url) as store:
+    async with opened_at(own_server.empty()) as store:
         await begin(store, "s")
         await store.audit.commit(entry("a"))
         own_server.stop()
         store.audit.append(entry("b"))
         for attempt in (
-            store.audit.commit(entry("refused")),
-            store.audit.flush(),
-            store.audit.query(AuditQuery()),
+            *(store.audit.commit(entry("refused")), store.audit.flush(), store.audit.query(AuditQuery())),
             store.files.write("s", "/a", b"", org=None, now=NOW),
         ):
             with pytest.raises(StoreError, match=r"the database 'empty0' (cannot be reached|was lost)") as failure:
@@ -68,15 +71,14 @@ async def test_what_is_buffered_outlives_a_server_that_stops(own_server: Server)
             assert (failure.value.status, failure.value.retryable) == (503, True)
         store.audit.append(entry("c"))
         own_server.start()
-        assert [record.id for record in (await store.audit.query(AuditQuery())).items][-1:] == ["a"]
+        assert (await ids_in(store))[-1:] == ["a"]
         await store.audit.flush()
-        assert [record.id for record in (await store.audit.query(AuditQuery())).items] == ["c", "b", "a"]
+        assert await ids_in(store) == ["c", "b", "a"]
         await store.files.write("s", "/a", b"again", org=None, now=NOW)
         assert (await store.audit.verify()).ok
 
 
 @pytest.mark.realtime
-@pytest.mark.spec("G23")
 async def test_what_is_buffered_is_written_by_itself_once_the_server_is_back(own_server: Server) -> None:
     async with opened_at(own_server.empty()) as store:
         own_server.stop()
@@ -84,11 +86,7 @@ async def test_what_is_buffered_is_written_by_itself_once_the_server_is_back(own
         with pytest.raises(StoreError):
             await store.audit.flush()
         own_server.start()
-
-        async def is_written() -> bool:
-            return bool((await store.audit.query(AuditQuery())).items)
-
-        await until(is_written, "the entry to be written, though the writer is not asked again")
+        await until(lambda: ids_in(store), "the entry to be written, though the writer is not asked again")
 
 
 @pytest.mark.nightly
@@ -106,7 +104,6 @@ async def test_a_writer_that_outlives_its_server_is_not_taken_for_gone(own_serve
 
 
 @pytest.mark.realtime
-@pytest.mark.spec("G23")
 async def test_closing_says_how_much_is_lost_with_the_server(own_server: Server) -> None:
     store = store_at(own_server.empty())
     await store.open()
@@ -117,78 +114,60 @@ async def test_closing_says_how_much_is_lost_with_the_server(own_server: Server)
         await store.close()
 
 
-@pytest.mark.spec("G23")
-async def test_a_commit_that_nobody_was_told_of_is_not_made_twice(postgres_url: str) -> None:
-    async with opened_at(postgres_url) as store:
-        await store.audit.commit(intent("a"))
-        lose_next_answer(store)
-        store.audit.append(entry("a"))
-        store.audit.append(entry("b"))
-        with pytest.raises(StoreError, match="cannot be reached"):
-            await store.audit.commit(intent("c"))
-        await store.audit.flush()  # raises nothing: what was buffered is on record, once
-        page = await store.audit.query(AuditQuery())
-        assert [record.id for record in page.items] == ["b", "a"]
-        assert run_at(postgres_url, OPEN_INTENTS) == [("c",)], "whose caller was told that it is not on record"
-        with pytest.raises(StoreError, match="one of its id and phase already"):
-            await store.audit.commit(entry("b"))
-        await store.audit.commit(entry("c", outcome="unavailable"))
-        assert run_at(postgres_url, OPEN_INTENTS) == []
-        assert (await store.audit.verify()).checked == 5
+async def test_a_commit_that_nobody_was_told_of_is_not_made_twice(server_store: SqlStore, postgres_url: str) -> None:
+    audit = server_store.audit
+    await audit.commit(intent("a"))
+    lose_connection(server_store, is_committed=True)
+    audit.append(entry("a"))
+    audit.append(entry("b"))
+    with pytest.raises(StoreError, match="cannot be reached"):
+        await audit.commit(intent("c"))
+    await audit.flush()  # raises nothing: what was buffered is on record, once
+    assert await ids_in(server_store) == ["b", "a"]
+    assert run_at(postgres_url, OPEN_INTENTS) == [("c",)], "whose caller was told that it is not on record"
+    with pytest.raises(StoreError, match="one of its id and phase already"):
+        await audit.commit(entry("b"))
+    await audit.commit(entry("c", outcome="unavailable"))
+    assert run_at(postgres_url, OPEN_INTENTS) == []
+    assert (await audit.verify()).checked == 5
 
 
-@pytest.mark.spec("G23")
-async def test_a_commit_that_was_not_made_is_made_again(postgres_url: str) -> None:
-    async with opened_at(postgres_url) as store:
-        assert store._engines is not None
-        dialect: Any = store._engines[0].dialect
-
-        def lose(raw: Any) -> None:
-            del dialect.do_commit
-            raw.driver_connection.close()
-            raise psycopg.OperationalError("server closed the connection unexpectedly")
-
-        dialect.do_commit = lose
-        store.audit.append(entry("a"))
-        with pytest.raises(StoreError):
-            await store.audit.flush()
-        await store.audit.flush()
-        assert [record.id for record in (await store.audit.query(AuditQuery())).items] == ["a"]
+async def test_a_commit_that_was_not_made_is_made_again(server_store: SqlStore) -> None:
+    lose_connection(server_store, is_committed=False)
+    server_store.audit.append(entry("a"))
+    with pytest.raises(StoreError):
+        await server_store.audit.flush()
+    await server_store.audit.flush()
+    assert await ids_in(server_store) == ["a"]
 
 
-async def test_connections_that_were_cut_off_are_replaced(postgres_url: str) -> None:
-    async with opened_at(postgres_url) as store:
-        await store.audit.commit(intent("a"))
-        await asyncio.gather(*[store.audit.query(AuditQuery()) for _ in range(4)])
-        assert cut_off(postgres_url) >= 3
-        await asyncio.gather(*[store.audit.query(AuditQuery()) for _ in range(4)])
-        await store.audit.commit(entry("a"))
-        assert (await store.audit.verify()).checked == 2
-
-
-async def test_a_write_function_whose_connection_is_cut_off_changes_nothing(postgres_url: str) -> None:
+async def test_a_write_function_whose_connection_is_cut_off_changes_nothing(
+    server_store: SqlStore, postgres_url: str
+) -> None:
     def die(connection: Connection) -> None:
         connection.exec_driver_sql("INSERT INTO settings VALUES ('lost', '')")
         connection.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
 
-    async with opened_at(postgres_url) as store:
-        store.audit.append(SampleEntry(entry("a").values))
-        with pytest.raises(StoreError, match="was lost"):
-            await store.audit._writer.write(die)
-        await until(lambda: run_at(postgres_url, "SELECT id FROM records") == [("a",)])
-        assert run_at(postgres_url, "SELECT name FROM settings WHERE name = 'lost'") == []
+    server_store.audit.append(entry("a"))
+    with pytest.raises(StoreError, match="was lost"):
+        await server_store.audit._writer.write(die)
+    await until(lambda: run_at(postgres_url, "SELECT id FROM records") == [("a",)])
+    assert run_at(postgres_url, "SELECT name FROM settings WHERE name = 'lost'") == []
 
 
-@pytest.mark.spec("G23")
-async def test_reads_outlive_connections_that_the_server_has_ended(postgres_url: str) -> None:
+async def test_reads_and_writes_outlive_connections_that_the_server_has_ended(
+    server_store: SqlStore, postgres_url: str
+) -> None:
     """Connections are not tried before they read: a read on one that has ended is made again on another."""
-    async with opened_at(postgres_url) as store:
-        await begin(store, "s")
-        for _ in range(3):
-            await asyncio.gather(*[store.sessions.get("s") for _ in range(4)])
-            assert cut_off(postgres_url) > 1
-            pages = await asyncio.gather(*[store.events.read("s", after=0, limit=9) for _ in range(4)])
-            assert [page.last for page in pages] == [0] * 4
-            cut_off(postgres_url)
-            rows = await asyncio.gather(*[store.sessions.get("s") for _ in range(4)])
-            assert [row is not None and row.id for row in rows] == ["s"] * 4
+    store = server_store
+    await store.audit.commit(intent("a"))
+    for _ in range(3):
+        await asyncio.gather(*[store.sessions.get("s") for _ in range(4)])
+        assert cut_off(postgres_url) > 1
+        pages = await asyncio.gather(*[store.events.read("s", after=0, limit=9) for _ in range(4)])
+        assert [page.last for page in pages] == [0] * 4
+        cut_off(postgres_url)
+        rows = await asyncio.gather(*[store.sessions.get("s") for _ in range(4)])
+        assert [row is not None and row.id for row in rows] == ["s"] * 4
+    await store.audit.commit(entry("a"))
+    assert (await store.audit.verify()).checked == 2

@@ -24,16 +24,12 @@ async def test_one_that_gives_a_session_to_many_is_refused(postgres: Server, tmp
             assert "pool_mode=session" in str(refused.value.hint)
 
 
-async def test_one_that_keeps_sessions_will_do(postgres: Server, tmp_path: Path) -> None:
+async def test_one_that_keeps_sessions_will_do_but_takes_no_option(postgres: Server, tmp_path: Path) -> None:
     with pgbouncer(postgres.empty(), "session", tmp_path) as url:
         async with opened_at(url) as store, opened_at(url) as other:
             await store.audit.commit(entry("a"))
             await other.audit.commit(entry("b"))
             assert (await store.audit.verify()).checked == 2
-
-
-async def test_an_option_that_it_does_not_take_is_named_as_that(postgres: Server, tmp_path: Path) -> None:
-    with pgbouncer(postgres.empty(), "session", tmp_path) as url:
         with pytest.raises(StoreError, match="takes no such option in a URL") as refused:
             await open_postgres(f"{url}?options=-csearch_path%3Dtools").open()
         assert "ALTER ROLE" in str(refused.value.hint)

@@ -12,15 +12,27 @@ from pathlib import Path
 import pytest
 
 from capset.stores.base import AuditQuery
+from capset.stores.sql.sqlite import SqliteStore
 from capset.stores.sql.writer import leases
 from capset.stores.sql.writer.leases import FileLeases
 from capset_testing.store_suite.support import entry, intent
-from tests.helpers.stores.sql.support import opened, raw
+from tests.helpers.stores.sql.support import opened, opened_at, raw, run_at
+
+pytestmark = pytest.mark.spec("G19")
 
 
-@pytest.mark.spec("G19")
-def test_a_writer_is_gone_when_its_lock_or_its_file_is(tmp_path: Path) -> None:
-    mine, other = FileLeases(tmp_path / "writers"), FileLeases(tmp_path / "writers")
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return where the writers of the file a.db have their locks."""
+    return tmp_path / "a.db-writers"
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_writer_is_gone_when_its_lock_or_its_file_is(folder: Path) -> None:
+    mine, other = FileLeases(folder), FileLeases(folder)
     assert other.gone(["a"]) == ["a"]
     mine.take("a")
     mine.take("a")
@@ -29,11 +41,10 @@ def test_a_writer_is_gone_when_its_lock_or_its_file_is(tmp_path: Path) -> None:
     assert other.gone(["a"]) == ["a"]
 
 
-@pytest.mark.spec("G19")
 def test_a_lock_whose_file_was_removed_before_it_was_held_is_taken_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, real = tmp_path / "writers", leases._lock
+    real = leases._lock
 
     def swept_away_first(descriptor: int) -> bool:
         monkeypatch.undo()
@@ -47,24 +58,30 @@ def test_a_lock_whose_file_was_removed_before_it_was_held_is_taken_again(
     mine.release()
 
 
-def test_the_folder_goes_with_the_last_lock(tmp_path: Path) -> None:
-    folder = tmp_path / "writers"
+def test_the_folder_goes_with_the_last_lock_and_a_sweep_spares_those_that_are_held(folder: Path) -> None:
     first, second = FileLeases(folder), FileLeases(folder)
+    first.sweep()
     first.take("a")
     second.take("b")
+    (folder / "dead.lock").touch()
+    first.sweep()
+    assert names_in(folder) == ["a.lock", "b.lock"]
     first.release()
-    assert [path.name for path in folder.iterdir()] == ["b.lock"]
+    assert names_in(folder) == ["b.lock"]
     second.release()
     assert not folder.exists()
     first.release()
+    folder.touch()
+    with pytest.raises(FileExistsError):
+        first.take("a")
 
 
-def test_writers_that_come_and_go_at_once_stop_no_other(tmp_path: Path) -> None:
+def test_writers_that_come_and_go_at_once_stop_no_other(folder: Path) -> None:
     """The folder goes and comes again at any moment."""
-    looking = FileLeases(tmp_path / "writers")
+    looking = FileLeases(folder)
 
     def come_and_go(writer: str) -> None:
-        writer_leases = FileLeases(tmp_path / "writers")
+        writer_leases = FileLeases(folder)
         for _ in range(2_000):
             writer_leases.take(writer)
             writer_leases.release()
@@ -78,27 +95,11 @@ def test_writers_that_come_and_go_at_once_stop_no_other(tmp_path: Path) -> None:
             future.result()
 
 
-def test_a_file_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
-    (tmp_path / "writers").touch()
-    with pytest.raises(FileExistsError):
-        FileLeases(tmp_path / "writers").take("a")
-
-
-def test_a_sweep_removes_only_the_files_of_those_who_are_gone(tmp_path: Path) -> None:
-    folder = tmp_path / "writers"
-    mine = FileLeases(folder)
-    mine.sweep()
-    mine.take("a")
+async def test_a_store_takes_its_lock_with_its_first_transaction(tmp_path: Path, folder: Path) -> None:
+    folder.mkdir()
     (folder / "dead.lock").touch()
-    mine.sweep()
-    assert [path.name for path in folder.iterdir()] == ["a.lock"]
-    mine.release()
-
-
-async def test_a_store_takes_its_lock_with_its_first_transaction(tmp_path: Path) -> None:
-    folder = tmp_path / "a.db-writers"
     async with opened(tmp_path / "a.db") as store:
-        assert not folder.exists()
+        assert list(folder.iterdir()) == [], "the locks of dead writers are removed"
         await store.audit.commit(entry("a"))
         (lock,) = folder.iterdir()
         assert lock.read_bytes() == b"\0-" + f" process {os.getpid()} on {socket.gethostname()}".encode()
@@ -108,17 +109,16 @@ async def test_a_store_takes_its_lock_with_its_first_transaction(tmp_path: Path)
     assert not folder.exists()
 
 
-@pytest.mark.spec("G19", "G22")
+@pytest.mark.spec("G22")
 async def test_an_open_intent_that_was_changed_stops_nobody_from_opening(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = tmp_path / "a.db"
-    async with opened(path) as store:
+    async with opened_at(url) as store:
         await store.audit.commit(intent("a"))
         await store.audit.commit(intent("b"))
-    with raw(path) as file:
-        file.execute("UPDATE records SET tool = CAST(x'ff' AS TEXT) WHERE seq = 1")
-    async with opened(path) as store:
+    impossible = "CAST(x'ff' AS TEXT)" if url.startswith("sqlite") else "chr(26)"
+    run_at(url, f"UPDATE records SET tool = {impossible} WHERE seq = 1")
+    async with opened_at(url) as store:
         page = await store.audit.query(AuditQuery())
         verification = await store.audit.verify()
     assert [(record.id, record.outcome) for record in page.items] == [("b", "interrupted")]
@@ -126,42 +126,32 @@ async def test_an_open_intent_that_was_changed_stops_nobody_from_opening(
     assert "the intent in record 1 could not be closed" in caplog.text
 
 
-@pytest.mark.spec("G19")
 async def test_the_open_intents_are_those_without_an_outcome(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with opened(path) as store, asyncio.TaskGroup() as tasks:
-        for name in "abc":
-            await store.audit.commit(intent(name))
-        await store.audit.commit(entry("b"))
+        for record in (intent("a"), intent("b"), intent("c"), entry("b")):
+            await store.audit.commit(record)
         for record in (intent("d"), entry("d"), entry("a")):  # an intent and its outcome in one transaction
             tasks.create_task(store.audit.commit(record))
     with raw(path) as file:
         assert file.execute("SELECT id, seq FROM open_intents").fetchall() == [("c", 3)]
-    async with opened(path) as store:
-        assert (await store.audit.query(AuditQuery(id="c"))).items[0].outcome == "interrupted"
-    with raw(path) as file:
+        async with opened(path) as store:
+            assert (await store.audit.query(AuditQuery(id="c"))).items[0].outcome == "interrupted"
         assert file.execute("SELECT count(*) FROM open_intents").fetchone() == (0,)
 
 
-async def test_opening_a_store_removes_the_locks_of_dead_writers(tmp_path: Path) -> None:
-    folder = tmp_path / "one.db-writers"
-    folder.mkdir()
-    (folder / "dead.lock").touch()
-    async with opened(tmp_path / "one.db"):
-        assert not (folder / "dead.lock").exists()
-
-
 @pytest.mark.spec("D46")
-async def test_a_full_disk_that_takes_no_marks_stops_no_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_that_takes_no_marks_stops_no_writer(
+    file_store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The connection came back to its pool no more, and nothing was written until the process ended."""
-    async with opened(tmp_path / "a.db") as store:
-        await store.audit.commit(entry("first"))
 
-        def full(_descriptor: int, _content: bytes) -> int:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def full(_descriptor: int, _content: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        with monkeypatch.context() as patched:
-            patched.setattr(leases.os, "write", full)
-            await store.audit.commit(entry("meanwhile"))
-        await store.audit.commit(entry("last"))
-        assert [record.id for record in await store.audit.read()] == ["first", "meanwhile", "last"]
+    await file_store.audit.commit(entry("first"))
+    with monkeypatch.context() as patched:
+        patched.setattr(leases.os, "write", full)
+        await file_store.audit.commit(entry("meanwhile"))
+    await file_store.audit.commit(entry("last"))
+    assert [record.id for record in await file_store.audit.read()] == ["first", "meanwhile", "last"]

@@ -11,7 +11,8 @@ import pytest
 from capset import Agent, Capability, Context, Json, Kernel, Message, Meta, Principal, compose, evaluate, tool
 from capset.definitions.governance.settings import Governance
 from capset.errors import PermissionDenied, Unauthenticated
-from tests.helpers.kernel.streams.support import Done, made
+from tests.helpers.evaluation.things import make
+from tests.helpers.kernel.streams.support import processor
 from tests.helpers.kernel.support import Desk, read
 
 ran: list[str] = []
@@ -32,18 +33,15 @@ async def unlock() -> int:
     return 1
 
 
-async def _process(messages: Any, emit: Any, ctx: Any) -> None:
-    async for _ in messages:
-        ran.append("process")
-        await emit(Done(data=1))
+async def process(messages: Any, emit: Any, ctx: Any) -> None:
+    raise AssertionError("it ran")
 
 
-KIT = Capability("kit", tools=[look, unlock, made(lambda: _process, name="work")])
+KIT = Capability("kit", tools=[look, unlock, processor(process, name="work")])
 STATIC = Agent("tester", uses=[KIT])
 
 
 def uses(ctx: Context) -> list[Capability]:
-    """Say what the agent uses, with each call."""
     ran.append("uses")
     return [KIT]
 
@@ -53,13 +51,12 @@ DYNAMIC = Agent("tester", uses=uses)
 
 @asynccontextmanager
 async def gate(
-    principal: Principal | None = None, *, agent: Agent = STATIC, store: str = "memory://", **settings: Any
+    principal: Principal = NOBODY, *, agent: Agent = STATIC, store: str = "memory://", **settings: Any
 ) -> AsyncGenerator[Desk]:
     """Open a session: of an anonymous principal, where nobody may be anonymous, unless it is said."""
     ran.clear()
     governance = Governance(**(settings or {"require_auth": True}))
-    someone = principal or Principal.anonymous()
-    async with Kernel(store, governance=governance) as kernel, kernel.open(agent, principal=someone) as session:
+    async with Kernel(store, governance=governance) as kernel, kernel.open(agent, principal=principal) as session:
         yield Desk(kernel, session)
 
 
@@ -73,7 +70,6 @@ async def gate(
         Message("query", "look", {"number": "x", "more": 1}),
         Message("query", "look", Json(b"{no json")),
         Message("command", "look", {}),
-        Message("event", "look", {}),
         Message("query", "look", {}, Meta("m", "", "c", deadline="soon")),  # pyright: ignore[reportArgumentType]
         Message("query", "look", {}, Meta("m", "", "c", deadline=1.0)),
         Message("command", "unlock", {}),
@@ -86,37 +82,28 @@ async def gate(
 async def test_anonymous_principals_learn_nothing_of_any_tool(message: Message, agent: Agent) -> None:
     async with gate(agent=agent) as opened:
         (error,) = await read(opened.session.invoke(message))
-        correlation = error.data.pop("correlation")
+        record = await opened.record()
         assert error.data == {
             "code": "unauthenticated",
             "status": 401,
             "message": "Unauthenticated: only known principals may call tools here.",
             "retryable": False,
+            "correlation": record.correlation,
         }
         assert ran == []
-        record = await opened.record()
         assert (record.outcome, record.code, record.decision) == ("unauthenticated", "unauthenticated", "deny")
         assert (record.principal, record.principal_kind) == ("anonymous", "anonymous")
         assert record.reason == "anonymous principals are refused"
-        assert record.correlation == correlation
-
-
-@pytest.mark.spec("G1")
-async def test_dynamic_uses_are_asked_for_whoever_is_known(store: str) -> None:
-    async with gate(Principal("ada"), agent=DYNAMIC, store=store) as opened:
-        assert await opened.session.call(look, 5) == 5
-        assert ran == ["uses", "look"]
 
 
 @pytest.mark.spec("G1", "G8", "T2")
 @pytest.mark.parametrize("agent", [STATIC, DYNAMIC], ids=["static", "dynamic"])
 async def test_anonymous_principals_see_no_tool(agent: Agent, store: str) -> None:
+    empty = await evaluate(compose(Agent("empty")), principal=NOBODY)
     async with gate(agent=agent, store=store) as opened:
         for snapshot in (opened.session.snapshot, await opened.session.current()):
-            assert dict(snapshot.tools) == {}
-            assert snapshot.tool_refs == ()
-            assert snapshot.decisions == {}
-            assert snapshot.runtime_hash == (await evaluate(compose(Agent("empty")), principal=NOBODY)).runtime_hash
+            assert (dict(snapshot.tools), snapshot.tool_refs, snapshot.decisions) == ({}, (), {})
+            assert snapshot.runtime_hash == empty.runtime_hash
             assert not [verdict for verdict in snapshot.verdicts.values() if verdict.in_play]
             reasons = {verdict.reason for verdict in snapshot.verdicts.values()}
             assert reasons <= {"anonymous principals are refused"}
@@ -125,7 +112,7 @@ async def test_anonymous_principals_see_no_tool(agent: Agent, store: str) -> Non
 
 
 @pytest.mark.spec("G1", "G8")
-async def test_nor_do_they_by_a_snapshot_that_was_made_elsewhere(store: str) -> None:
+async def test_anonymous_principals_see_no_tool_by_a_snapshot_that_was_made_elsewhere(store: str) -> None:
     async with gate(store=store) as opened:
         row = await opened.kernel.find_session(opened.session.id)
         assert row is not None
@@ -136,13 +123,8 @@ async def test_nor_do_they_by_a_snapshot_that_was_made_elsewhere(store: str) -> 
 
 @pytest.mark.spec("G1", "G8")
 async def test_tool_objects_are_no_way_around(store: str) -> None:
-    @tool
-    async def stranger() -> int:
-        """Belong to nobody."""
-        return 1
-
     async with gate(store=store) as opened:
-        for called_tool in (look, unlock, stranger):
+        for called_tool in (look, unlock, make("stranger")):
             with pytest.raises(Unauthenticated):
                 await opened.session.call(called_tool)
         async with opened.session.open("Work.Do") as room:
@@ -153,11 +135,12 @@ async def test_tool_objects_are_no_way_around(store: str) -> None:
         assert ran == []
 
 
-@pytest.mark.spec("G8")
+@pytest.mark.spec("G1", "G8")
 @pytest.mark.parametrize("kind", ["user", "agent", "org"])
-async def test_whoever_is_known_is_let_in(kind: Any) -> None:
-    async with gate(Principal("anonymous", kind=kind)) as opened:
+async def test_whoever_is_known_is_let_in_and_dynamic_uses_are_asked_for_them(kind: Any) -> None:
+    async with gate(Principal("anonymous", kind=kind), agent=DYNAMIC) as opened:
         assert await opened.session.call(look, 5) == 5
+        assert ran == ["uses", "look"]
 
 
 @pytest.mark.spec("G8")
@@ -166,31 +149,33 @@ async def test_where_nobody_must_be_known_the_anonymous_may_do_what_everybody_ma
         assert await opened.session.call(look, 5) == 5
         with pytest.raises(PermissionDenied):
             await opened.session.call(unlock)
-    async with gate(default_permissions={"vault:open"}) as opened:
-        assert await opened.session.call(unlock) == 1
-        assert (await opened.record()).principal_kind == "anonymous"
 
 
-@pytest.mark.spec("G8")
-async def test_default_permissions_are_everybody_s_beside_their_own() -> None:
-    principal = Principal("ada", permissions={"notes:read"}, org="acme")
+ADA = Principal("ada", permissions={"notes:read"}, org="acme")
+BOT = Principal("bot", kind="agent", permissions={"notes:read"}).acting_for(Principal("ada"))
+
+
+@pytest.mark.spec("G8", "G9")
+@pytest.mark.parametrize(
+    ("principal", "permissions", "kind", "on_behalf_of"),
+    [
+        (NOBODY, {"vault:open"}, "anonymous", None),
+        (ADA, {"notes:read", "vault:open"}, "user", None),
+        (BOT, {"vault:open"}, "agent", "user:ada"),
+    ],
+)
+async def test_default_permissions_are_everybody_s_beside_their_own(
+    principal: Principal, permissions: set[str], kind: str, on_behalf_of: str | None
+) -> None:
     async with gate(principal, default_permissions=["vault:open"]) as opened:
         assert await opened.session.call(unlock) == 1
-        effective = opened.session.snapshot.principal
-        assert effective == Principal("ada", permissions={"notes:read", "vault:open"}, org="acme")
+        assert opened.session.snapshot.principal.permissions == permissions
+        record = await opened.record()
+        assert (record.principal_kind, record.on_behalf_of) == (kind, on_behalf_of)
         async with opened.kernel.open(STATIC, principal=principal, session_id=opened.session.id) as reopened:
             assert reopened.snapshot.runtime_hash == opened.session.snapshot.runtime_hash
     async with gate(principal, default_permissions=[]) as opened:
         assert "unlock" not in opened.session.snapshot.tools, "least privilege, unless it is said"
-
-
-@pytest.mark.spec("G8", "G9")
-async def test_default_permissions_are_those_of_whoever_acts_for_somebody_too() -> None:
-    bot = Principal("bot", kind="agent", permissions={"notes:read"}).acting_for(Principal("ada"))
-    async with gate(bot, default_permissions=["vault:open"]) as opened:
-        assert opened.session.snapshot.principal.permissions == {"vault:open"}
-        assert await opened.session.call(unlock) == 1
-        assert (await opened.record()).on_behalf_of == "user:ada"
 
 
 @pytest.mark.spec("G23")

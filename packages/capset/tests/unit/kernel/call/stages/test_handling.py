@@ -8,11 +8,12 @@ import contextvars
 import json
 import threading
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Literal
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from capset import Context, Progress, Reply, Tool, ToolError, tool
+from capset import Capability, Context, Progress, Reply, Tool, ToolError, tool
 from capset.errors import (
     CapsetError,
     Conflict,
@@ -26,19 +27,16 @@ from capset.errors import (
     NotFound,
     StoreError,
 )
-from tests.helpers.kernel.support import ask, desk, read, turns
+from capset_testing import session_for
+from tests.helpers.kernel.support import ask, desk, read
 
-Shape = Literal["async", "sync", "stream"]
-SHAPES: tuple[Shape, ...] = ("async", "sync", "stream")
+reads = tool(effect="read", description="For a test.")
+SHAPES = ("async", "sync", "stream")
 SECRET = "hunter2 in /srv/private/keys.pem"
 
 
 class Fatal(BaseException):
     """As KeyboardInterrupt is: nothing that a kernel may keep to itself."""
-
-
-class Unasked(CapsetError):
-    code = "unasked"
 
 
 class Unprintable(Exception):
@@ -48,7 +46,7 @@ class Unprintable(Exception):
     __repr__ = __str__
 
 
-def failing(shape: Shape, fail: Callable[[], Any], effect: Any = "read") -> Tool[[], int]:
+def failing(shape: str, fail: Callable[[], Any], effect: Any = "read") -> Tool[[], int]:
     async def in_async() -> int:
         """Fail."""
         await asyncio.sleep(0)
@@ -63,7 +61,7 @@ def failing(shape: Shape, fail: Callable[[], Any], effect: Any = "read") -> Tool
         yield Progress(0.1, "before")
         yield Reply(fail())
 
-    handlers: dict[Shape, Any] = {"async": in_async, "sync": in_sync, "stream": in_stream}
+    handlers: dict[str, Any] = {"async": in_async, "sync": in_sync, "stream": in_stream}
     return tool(name="fail", effect=effect)(handlers[shape])
 
 
@@ -92,7 +90,7 @@ UNEXPECTED: dict[str, Callable[[], BaseException]] = {
     "an error of a definition": lambda: DefinitionError(SECRET, hint=SECRET),
     "a conflict": lambda: Conflict(SECRET),
     "another server's answer": lambda: ForeignAnswer(SECRET),
-    "an error of somebody's own": lambda: Unasked(SECRET, fields=[Field(SECRET, SECRET)]),
+    "an error of somebody's own": lambda: CapsetError(SECRET, fields=[Field(SECRET, SECRET)]),
     "a group with an error of ours": lambda: ExceptionGroup(SECRET, [ToolError("mine"), Conflict(SECRET)]),
 }
 
@@ -101,7 +99,7 @@ UNEXPECTED: dict[str, Callable[[], BaseException]] = {
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("case", UNEXPECTED)
 async def test_what_nobody_expected_is_one_sanitised_error(
-    case: str, shape: Shape, caplog: pytest.LogCaptureFixture
+    case: str, shape: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     tool = failing(shape, throw(UNEXPECTED[case]()), effect="write")
     async with desk(tool) as opened:
@@ -119,25 +117,19 @@ async def test_what_nobody_expected_is_one_sanitised_error(
         }
         assert isinstance(result.error, InternalError)
         records = await opened.records()
-        assert [(record.outcome, record.code, record.decision) for record in records] == [
-            ("failed", "internal_error", "allow")
-        ] * 2
-        assert "hunter2" not in repr(records) + str(result.error) + repr(result.error)
         logged = [log_record for log_record in caplog.records if log_record.name == "capset.kernel"]
-        assert [
-            record.correlation in one_log.getMessage() for record, one_log in zip(records, logged, strict=True)
-        ] == [True] * 2
-        assert all(log_record.exc_info for log_record in logged)
+        assert len(records) == 2
+        for record, log_record in zip(records, logged, strict=True):
+            assert (record.outcome, record.code, record.decision) == ("failed", "internal_error", "allow")
+            assert record.correlation in log_record.getMessage()
+            assert log_record.exc_info
+        assert "hunter2" not in repr(records) + str(result.error) + repr(result.error)
 
 
 @pytest.mark.spec("K13")
 @pytest.mark.parametrize("shape", ["async", "stream"])
-@pytest.mark.parametrize(
-    "error",
-    [Fatal(), BaseExceptionGroup("", [ValueError(), BaseExceptionGroup("", [Fatal()])])],
-    ids=["alone", "grouped"],
-)
-async def test_what_ends_the_interpreter_is_not_contained_but_recorded(error: BaseException, shape: Shape) -> None:
+@pytest.mark.parametrize("error", [Fatal(), BaseExceptionGroup("", [ValueError(), BaseExceptionGroup("", [Fatal()])])])
+async def test_what_ends_the_interpreter_is_not_contained_but_recorded(error: BaseException, shape: str) -> None:
     tool = failing(shape, throw(error), effect="write")
     async with desk(tool) as opened:
         with pytest.raises(type(error)):
@@ -147,7 +139,7 @@ async def test_what_ends_the_interpreter_is_not_contained_but_recorded(error: Ba
 
 @pytest.mark.spec("G4", "K13")
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_a_tools_own_error_is_told_word_for_word(shape: Shape, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_tools_own_error_is_told_word_for_word(shape: str, caplog: pytest.LogCaptureFixture) -> None:
     text = "Nothing is called 'x'.\nTry /notes/y; 5 < 6 & \"so\" 🌍"
     tool = failing(shape, throw(ToolError(text, code="no_such_note", status=409)))
     async with desk(tool) as opened:
@@ -159,13 +151,13 @@ async def test_a_tools_own_error_is_told_word_for_word(shape: Shape, caplog: pyt
 
 
 @pytest.mark.spec("G4")
-@pytest.mark.parametrize("error", [NotFound("no"), FileError("no"), InvalidArguments("no")], ids=repr)
+@pytest.mark.parametrize("error", [NotFound("no"), FileError("no"), InvalidArguments("no"), InvalidOutput("no")])
 async def test_an_error_of_ours_out_of_a_handler_is_the_handlers_failure_not_a_refusal(error: CapsetError) -> None:
     tool = failing("async", throw(error), effect="write")
     async with desk(tool) as opened:
-        result = await opened.session.try_call(tool)
-        assert isinstance(result.error, ToolError)
-        assert (result.error.message, result.error.code, result.error.refusal) == ("no", error.code, False)
+        with pytest.raises(InvalidOutput if isinstance(error, InvalidOutput) else ToolError) as raised:
+            await opened.session.call(tool)
+        assert (raised.value.message, raised.value.code, raised.value.refusal) == ("no", error.code, False)
         assert (await opened.record()).outcome == "failed"
 
 
@@ -178,59 +170,13 @@ async def test_what_a_store_says_to_a_handler_stays_in_the_log(caplog: pytest.Lo
     assert "/srv/private/capset.db" in caplog.text
 
 
-@pytest.mark.spec("K13")
-async def test_a_failure_leaves_other_calls_alone() -> None:
-    gate = asyncio.Event()
-
-    @tool(effect="read")
-    async def wait(number: int) -> int:
-        """Wait, or fail."""
-        if number % 3 == 0:
-            raise ValueError(number)
-        await gate.wait()
-        return number
-
-    async with desk(wait) as opened:
-        calls = [asyncio.create_task(opened.session.try_call(wait, number)) for number in range(30)]
-        await turns()
-        gate.set()
-        results = await asyncio.gather(*calls)
-        assert [result.data for result in results] == [number if number % 3 else None for number in range(30)]
-        outcomes = [record.outcome for record in await opened.records()]
-        assert (outcomes.count("failed"), outcomes.count("succeeded")) == (10, 20)
-
-
-@pytest.mark.spec("K13")
-async def test_what_was_emitted_before_a_failure_stays_delivered() -> None:
-    @tool(effect="read")
-    async def count() -> AsyncIterator[Progress | Reply[int]]:
-        """Count, and fail."""
-        yield Progress(0.1, "one")
-        yield Progress(0.2, "two")
-        raise ValueError(SECRET)
-
-    async with desk(count) as opened:
-        messages = await read(opened.session.stream(count))
-        assert [(message.kind, message.data.get("message")) for message in messages[:2]] == [
-            ("event", "one"),
-            ("event", "two"),
-        ]
-        assert messages[2].kind == "error"
-
-
 @pytest.mark.spec("K10", "K9")
 @pytest.mark.parametrize(
     "emissions",
     [
-        [Reply(1), Reply(2)],
-        [Reply(1), Progress(0.5)],
-        ["text"],
-        [None],
-        [Reply],
-        [{"kind": "reply"}],
-        [Progress(-0.1)],
-        [Progress(1.1)],
-        [Progress(float("nan"))],
+        *([Reply(1), Reply(2)], [Reply(1), Progress(0.5)]),
+        *(["text"], [None], [Reply], [{"kind": "reply"}]),
+        *([Progress(-0.1)], [Progress(1.1)], [Progress(float("nan"))]),
         [Progress("0.5")],  # pyright: ignore[reportArgumentType]
         [Progress(0.5, message=object())],  # pyright: ignore[reportArgumentType]
     ],
@@ -239,9 +185,8 @@ async def test_what_was_emitted_before_a_failure_stays_delivered() -> None:
 async def test_what_a_stream_may_not_emit_is_one_error_that_ends_it(emissions: list[Any]) -> None:
     closed: list[bool] = []
 
-    @tool(effect="read")
+    @reads
     async def emit() -> AsyncIterator[Progress | Reply[int]]:
-        """Emit."""
         try:
             for emission in emissions:
                 yield emission
@@ -257,9 +202,8 @@ async def test_what_a_stream_may_not_emit_is_one_error_that_ends_it(emissions: l
 
 
 async def test_progress_is_text_that_every_wire_can_carry() -> None:
-    @tool(effect="read")
+    @reads
     async def emit() -> AsyncIterator[Progress | Reply[int]]:
-        """Emit."""
         yield Progress(1, "a\ud800b")
 
     async with desk(emit) as opened:
@@ -272,9 +216,8 @@ async def test_sync_handlers_run_in_threads_with_the_callers_context_variables()
     variable = contextvars.ContextVar("variable", default="unset")
     barrier = threading.Barrier(3, timeout=5)
 
-    @tool(effect="read")
+    @reads
     def where(ctx: Context, number: int) -> str:
-        """Say where this runs; three at once."""
         barrier.wait()
         assert threading.current_thread() is not threading.main_thread()
         inherited = variable.get()
@@ -288,38 +231,21 @@ async def test_sync_handlers_run_in_threads_with_the_callers_context_variables()
         assert variable.get() == "mine"
 
 
-async def test_invoke_runs_async_handlers_in_the_callers_task_and_streams_in_one_of_the_kernels() -> None:
-    tasks: list[asyncio.Task[Any] | None] = []
-
-    @tool(effect="read")
-    async def where() -> int:
-        """Say where this runs."""
-        tasks.append(asyncio.current_task())
-        return 1
-
-    async with desk(where) as opened:
-        await opened.session.call(where)
-        await read(opened.session.stream(where))
-    assert tasks[0] is asyncio.current_task()
-    assert tasks[1] is not asyncio.current_task()
-
-
 async def test_a_handler_may_be_given_as_an_iterator_that_is_no_generator() -> None:
     class Once:
         def __init__(self) -> None:
-            self.left: list[Progress | Reply[int]] = [Reply(7), Progress(0.5)]
+            self.left: list[Progress | Reply[int]] = [Progress(0.5), Reply(7)]
 
         def __aiter__(self) -> Once:
             return self
 
         async def __anext__(self) -> Progress | Reply[int]:
-            if not self.left:
-                raise StopAsyncIteration
-            return self.left.pop()
+            if self.left:
+                return self.left.pop(0)
+            raise StopAsyncIteration
 
-    @tool(effect="read")
+    @reads
     def iterate() -> AsyncIterator[Progress | Reply[int]]:
-        """Iterate."""
         return Once()
 
     async with desk(iterate) as opened:
@@ -327,7 +253,24 @@ async def test_a_handler_may_be_given_as_an_iterator_that_is_no_generator() -> N
         assert await opened.session.call(iterate) == 7
 
 
-async def test_a_wrong_reply_by_name_of_a_raised_error_of_output_keeps_its_code() -> None:
-    tool = failing("async", throw(InvalidOutput("shaped by hand")))
-    async with desk(tool) as opened, asyncio.timeout(60):
-        assert (await ask(opened.session, "fail"))[0].data["code"] == "invalid_output"
+class Counts(BaseModel):
+    hits: int = 0
+
+
+@pytest.mark.spec("C33")
+async def test_a_handler_that_cannot_wait_finds_the_state_that_other_calls_wrote() -> None:
+    @tool
+    async def count(ctx: Context) -> None:
+        """Count one."""
+        await ctx.state(Counts).increment("hits")
+
+    @tool
+    def show(ctx: Context) -> int:
+        """Show the count."""
+        return ctx.session.state.hits
+
+    kit = Capability("kit", tools=[count, show], state={"session": Counts})
+    async with session_for(kit) as opened:
+        for hits in range(3):
+            assert await opened.session.call(show) == hits
+            await opened.session.call(count)

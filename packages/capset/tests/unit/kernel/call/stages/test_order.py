@@ -9,19 +9,13 @@ from typing import Annotated
 import pytest
 from pydantic import AfterValidator, PlainSerializer
 
-from capset import Agent, Capability, Decision, Kernel, Message, Principal, Request, allow, deny, policy, tool
-from capset.errors import (
-    InvalidArguments,
-    InvalidOutput,
-    LimitExceeded,
-    NotFound,
-    PermissionDenied,
-    StoreError,
-    ToolError,
-)
+from capset import Agent, Capability, Decision, Message, Principal, Request, allow, deny, policy, tool
+from capset.errors import LimitExceeded, NotFound, PermissionDenied, StoreError, ToolError
 from capset.stores.base import Store
+from tests.helpers.evaluation.things import make, says
 from tests.helpers.kernel.support import Desk, TappedStore, ask, desk, read, turns
 
+BEFORE, AFTER = ("validation", "policy"), ("output", "sanitising", "outcome")
 trace: list[str] = []
 
 
@@ -68,62 +62,46 @@ async def traced(*permissions: str, store: Store | None = None) -> AsyncGenerato
         yield opened
 
 
-@pytest.mark.spec("G1", "G23")
-async def test_a_call_takes_every_stage_in_order() -> None:
-    async with traced("kit:use") as opened:
-        assert await opened.session.call(double, 4) == 8
-        assert trace == ["validation", "policy", "intent", "handler", "output", "sanitising", "outcome"]
+@pytest.mark.spec("G1", "G2", "G23", "T1")
+@pytest.mark.parametrize(
+    ("permissions", "name", "number", "ending", "expected"),
+    [
+        (["kit:use"], "double", 4, 8, [*BEFORE, "intent", "handler", *AFTER]),
+        ([], "look", 4, 4, ["validation", "handler", *AFTER]),
+        ([], "triple", "x", "not_found", ["outcome"]),
+        ([], "double", "x", "permission_denied", ["outcome"]),
+        (["kit:use"], "double", "x", "invalid_arguments", ["outcome"]),
+        (["kit:use"], "double", 3, "permission_denied", [*BEFORE, "outcome"]),
+        (["kit:use"], "double", 6, "tool_error", [*BEFORE, "intent", "handler", "outcome"]),
+        (["kit:use"], "double", 8, "invalid_output", [*BEFORE, "intent", "handler", "outcome"]),
+    ],
+    ids=[
+        "every stage in order",
+        "reads have no intent",
+        "unknown before permission and arguments",
+        "permission before arguments",
+        "arguments before policies",
+        "policies before the intent",
+        "a failed handler skips what is about its result",
+        "output is validated before it is sanitised",
+    ],
+)
+async def test_a_call_takes_its_stages_in_order_and_ends_at_the_first_that_refuses(
+    permissions: list[str], name: str, number: object, ending: object, expected: list[str]
+) -> None:
+    async with traced(*permissions) as opened:
+        (last,) = await ask(opened.session, name, {"number": number})
+        assert (last.data if last.kind == "reply" else last.data["code"]) == ending
+        assert trace == expected
 
 
 @pytest.mark.spec("G1")
-async def test_reads_have_no_intent() -> None:
-    async with traced() as opened:
-        assert await opened.session.call(look, 4) == 4
-        assert trace == ["validation", "handler", "output", "sanitising", "outcome"]
-
-
-@pytest.mark.spec("G1", "G2")
-async def test_unknown_comes_before_permission_and_arguments() -> None:
-    async with traced() as opened:
-        (error,) = await ask(opened.session, "triple", {"number": "x", "other": 1})
-        assert (error.kind, error.data["status"]) == ("error", 404)
-        assert trace == ["outcome"]
-
-
-@pytest.mark.spec("G1", "T1")
-async def test_permission_comes_before_arguments() -> None:
-    async with traced() as opened:
-        (error,) = await ask(opened.session, "double", {"number": "x", "other": 1})
-        assert error.data["status"] == 403
-        assert trace == ["outcome"]
-
-
-@pytest.mark.spec("G1")
-async def test_permission_comes_before_the_kind_of_a_message_and_its_deadline() -> None:
+async def test_permission_comes_before_the_kind_of_a_message() -> None:
     """Otherwise the refusal would tell the effect of a tool to those who may not use it."""
     async with traced() as opened:
         (error,) = await read(opened.session.invoke(Message("query", "double", {"number": 4})))
-        assert (error.data["status"], error.data["message"]) == (
-            403,
-            "Permission denied: user-1 lacks the permission kit:use",
-        )
+        assert error.data["message"] == "Permission denied: user-1 lacks the permission kit:use"
         assert trace == ["outcome"]
-
-
-@pytest.mark.spec("G1")
-async def test_arguments_come_before_policies() -> None:
-    async with traced("kit:use") as opened:
-        with pytest.raises(InvalidArguments):
-            await opened.session.call(double, "x")  # pyright: ignore[reportArgumentType]
-        assert trace == ["outcome"]
-
-
-@pytest.mark.spec("G1")
-async def test_policies_come_before_the_intent() -> None:
-    async with traced("kit:use") as opened:
-        with pytest.raises(PermissionDenied, match="odd"):
-            await opened.session.call(double, 3)
-        assert trace == ["validation", "policy", "outcome"]
 
 
 def _asked(request: Request) -> bool:
@@ -143,12 +121,11 @@ async def test_approval_comes_after_policies_and_before_limits_which_come_before
     async with desk(halve, store=TappedStore(trace.append), permissions=["kit:use"]) as opened:
         trace.clear()
         assert await opened.session.call(halve, 4) == 2
-        before = ["validation", "policy", "approval"]
-        assert trace == [*before, "intent", "handler", "output", "sanitising", "outcome"]
+        assert trace == [*BEFORE, "approval", "intent", "handler", *AFTER]
         trace.clear()
         with pytest.raises(LimitExceeded):
             await opened.session.call(halve, 4)
-        assert trace == [*before, "outcome"]
+        assert trace == [*BEFORE, "approval", "outcome"]
 
 
 @pytest.mark.spec("G1", "G23")
@@ -160,10 +137,8 @@ async def test_the_intent_comes_before_the_handler_which_waits_for_it() -> None:
 
     async with traced("kit:use", store=TappedStore(slow)) as opened:
         await opened.session.call(double, 4)
-    assert trace == [
-        *("validation", "policy", "intent asked", "intent durable", "handler"),
-        *("output", "sanitising", "outcome asked", "outcome durable"),
-    ]
+    waited = ["intent asked", "intent durable", "handler", "output", "sanitising", "outcome asked", "outcome durable"]
+    assert trace == [*BEFORE, *waited]
 
 
 @pytest.mark.spec("G23")
@@ -180,90 +155,29 @@ async def test_a_handler_whose_intent_is_not_durable_never_runs() -> None:
         assert trace == ["validation", "policy", "intent", "outcome"]
 
 
-@pytest.mark.spec("G1")
-async def test_a_failed_handler_skips_what_is_about_its_result() -> None:
-    async with traced("kit:use") as opened:
-        with pytest.raises(ToolError, match=r"^not six$"):
-            await opened.session.call(double, 6)
-        assert trace == ["validation", "policy", "intent", "handler", "outcome"]
-
-
-@pytest.mark.spec("G1")
-async def test_output_is_validated_before_it_is_sanitised() -> None:
-    async with traced("kit:use") as opened:
-        with pytest.raises(InvalidOutput):
-            await opened.session.call(double, 8)
-        assert trace == ["validation", "policy", "intent", "handler", "outcome"]
-
-
 @pytest.mark.spec("G2")
 async def test_a_pruned_tool_is_403_with_the_snapshots_reason() -> None:
-    @policy
-    def weekdays(request: Request) -> Decision:
-        return deny("only on weekdays")
-
-    @tool(effect="read", policies=[weekdays])
-    async def work() -> int:
-        """Work."""
-        raise AssertionError("a pruned tool ran")
-
+    work = make("work", says("weekdays", deny("only on weekdays")))
     async with desk(work) as opened:
         assert "work" not in opened.session.snapshot.tools
-        with pytest.raises(PermissionDenied) as raised:
+        with pytest.raises(PermissionDenied, match=r"^Permission denied: only on weekdays$"):
             await opened.session.call(work)
-        assert raised.value.message == "Permission denied: only on weekdays"
         assert opened.session.snapshot.explain("work").reason == "only on weekdays"
         record = await opened.record()
         assert (record.outcome, record.decision, record.reason) == ("denied", "deny", "only on weekdays")
         assert record.policies == '["weekdays"]'
 
 
-@pytest.mark.spec("G2")
-async def test_discovery_does_not_authorise_and_is_asked_again() -> None:
-    """In play in the snapshot, and denied at the call: the snapshot is no permit."""
-    calls = 0
-
-    @policy
-    def once(request: Request) -> bool:
-        nonlocal calls
-        calls += 1
-        return calls == 1
-
-    @tool(effect="read", policies=[once])
-    async def work() -> int:
-        """Work."""
-        raise AssertionError("a denied tool ran")
-
-    async with desk(work) as opened:
-        assert "work" in opened.session.snapshot.tools
-        with pytest.raises(PermissionDenied, match=r"^Permission denied: policy 'once' says no$"):
-            await opened.session.call(work)
-
-
 @pytest.mark.spec("G2", "K5")
 async def test_another_agents_tool_of_the_same_name_is_404() -> None:
-    @tool(name="look", effect="read")
-    async def imposter(number: int) -> int:
-        """Look elsewhere."""
-        raise AssertionError("another agent's tool ran")
-
+    imposter = make("look")
     async with traced() as opened:
         other = Agent("other", uses=[Capability("theirs", tools=[imposter])])
         async with opened.kernel.open(other, principal=Principal("user-1")) as theirs:
             with pytest.raises(NotFound):
-                await opened.session.call(imposter, 1)
+                await opened.session.call(imposter)
             with pytest.raises(NotFound):
                 await theirs.call(look, 1)
-        assert [(record.agent, record.outcome) for record in await opened.records()] == [
-            ("tester", "not_found"),
-            ("other", "not_found"),
-        ]
-        assert {record.tool_hash for record in await opened.records()} == {None}
-
-
-async def test_a_session_of_one_kernel_knows_nothing_of_anothers() -> None:
-    async with traced() as opened, Kernel(store="memory://") as elsewhere:
-        agent = opened.session.snapshot.composition.block
-        async with elsewhere.open(agent, principal=Principal("user-1")) as session:
-            await session.call(look, 2)
-        assert await opened.records() == []
+            assert isinstance((await theirs.try_message(theirs.message("kit.look", {}))).error, NotFound)
+        records = [(record.agent, record.outcome, record.tool_hash) for record in await opened.records()]
+        assert records == [("tester", "not_found", None), *[("other", "not_found", None)] * 2]

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import AsyncIterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from enum import IntEnum
-from pathlib import PurePosixPath
 from typing import Annotated, Any
-from uuid import UUID
 
 import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
@@ -46,6 +44,10 @@ class Camel(BaseModel):
     age: int = Field(default=1, ge=0)
 
 
+class Level(IntEnum):
+    LOW = 1
+
+
 OLDER = Camel(first_name="Ada")
 OLDER.age = -1
 
@@ -59,6 +61,7 @@ def giving(value: object, kind: Any, effect: Any = "read") -> Tool[[], Any]:
 
 
 INNER = Inner(when=datetime(2026, 1, 1, tzinfo=UTC), tags={"a"})
+INNER_DATA = {"when": "2026-01-01T00:00:00Z", "tags": ["a"]}
 FITS: dict[str, tuple[Any, Any, Any]] = {
     "an integer": (int, 5, 5),
     "a huge integer": (int, 2**80, 2**80),
@@ -68,26 +71,15 @@ FITS: dict[str, tuple[Any, Any, Any]] = {
     "a tuple": (tuple[int, str], (1, "a"), [1, "a"]),
     "a set": (set[int], {1}, [1]),
     "a moment": (datetime, INNER.when, "2026-01-01T00:00:00Z"),
-    "a day": (date, date(2026, 1, 1), "2026-01-01"),
-    "a duration": (timedelta, timedelta(seconds=90), "PT1M30S"),
     "a decimal": (Decimal, Decimal("1.10"), "1.10"),
-    "an id": (UUID, UUID(int=1), "00000000-0000-0000-0000-000000000001"),
     "bytes that are text": (bytes, b"abc", "abc"),
     "keys that are numbers": (dict[int, int], {1: 2}, {"1": 2}),
-    "a model in a model": (
-        Outer,
-        Outer(inner=INNER, many=[INNER]),
-        {
-            "inner": {"when": "2026-01-01T00:00:00Z", "tags": ["a"]},
-            "many": [{"when": "2026-01-01T00:00:00Z", "tags": ["a"]}],
-        },
-    ),
-    "a model inside anything": (object, [INNER], [{"when": "2026-01-01T00:00:00Z", "tags": ["a"]}]),
+    "a model in a model": (Outer, Outer(inner=INNER, many=[INNER]), {"inner": INNER_DATA, "many": [INNER_DATA]}),
+    "a model inside anything": (object, [INNER], [INNER_DATA]),
     "a typed dict": (Typed, {"count": 1}, {"count": 1}),
-    "either": (int | str, "5", "5"),
-    "a path": (PurePosixPath, PurePosixPath("/a"), "/a"),
     "aliases": (Camel, Camel(first_name="Ada"), {"firstName": "Ada", "age": 1}),
     "an integer that stands for a text": (Annotated[str, PlainSerializer(len, return_type=int)], "four", 4),
+    "a member of an enumeration": (Level, Level.LOW, 1),
 }
 
 
@@ -109,13 +101,14 @@ async def test_in_process_it_is_the_python_value_and_in_messages_plain_json(case
 
 CYCLE: list[object] = []
 CYCLE.append(CYCLE)
+deep: list[object] = []
+for _ in range(2_000):
+    deep = [deep]
 BREAKS: dict[str, tuple[Any, Any]] = {
     "text for a number": (int, "5"),
     "a boolean for a number": (int, True),
-    "a number for a boolean": (bool, 1),
     "a float for an integer": (int, 5.0),
     "nothing for something": (int, None),
-    "something for nothing": (type(None), 0),
     "a list for a tuple": (tuple[int, str], [1, "a"]),
     "a dict that fits no model": (Inner, {"when": "2026-01-01T00:00:00Z", "tags": {"a"}}),
     "one wrong item": (list[int], [1, 2, "hunter2"]),
@@ -126,9 +119,14 @@ BREAKS: dict[str, tuple[Any, Any]] = {
     "a lone surrogate as a key": (object, {"\ud800": 1}),
     "an object": (object, object()),
     "an object inside anything": (object, {"hunter2": [object()]}),
-    "a class": (object, Inner),
     "bytes that are no text": (bytes, b"\xff"),
     "an endless integer": (object, 10**5000),
+    "an endless integer where one is due": (int, 10**5000),
+    "NaN": (float, math.nan),
+    "an infinity": (list[float], [1.5, -math.inf]),
+    "NaN inside anything": (object, {"a": [math.nan]}),
+    "an infinity in a model": (Sized, Sized(size=math.inf)),
+    "what is too deep": (object, deep),
     "a cycle": (object, CYCLE),
     "a model that was changed after it was checked": (Camel, OLDER),
     "a text that a validator makes of an integer": (Annotated[int, AfterValidator(str)], 5),
@@ -158,17 +156,6 @@ async def test_what_does_not_fit_or_is_no_json_fails_the_call_without_telling_it
 
 
 @pytest.mark.spec("K9")
-async def test_a_result_that_is_too_deep_is_refused_and_not_a_crash() -> None:
-    value: object = 1
-    for _ in range(2_000):
-        value = [value]
-    give = giving(value, object)
-    async with desk(give) as opened:
-        assert (await ask(opened.session, "give"))[0].data["code"] == "invalid_output"
-        assert (await opened.record()).outcome == "failed"
-
-
-@pytest.mark.spec("K9")
 async def test_the_reply_of_a_stream_is_held_to_the_schema_too() -> None:
     @tool(effect="read")
     async def count() -> AsyncIterator[Progress | Reply[list[int]]]:
@@ -195,8 +182,7 @@ async def test_where_it_does_not_fit_what_is_published_is_told_and_nothing_of_it
     assert line.endswith("its result does not fit: age: Input should be at least 0")
 
 
-async def test_the_value_that_was_given_is_the_callers_own_even_if_it_changes_later() -> None:
-    """What is in a message is a copy: later changes by the handler do not reach it."""
+async def test_later_changes_by_the_handler_do_not_reach_what_is_in_a_message() -> None:
     numbers: list[int] = []
 
     @tool(effect="read")
@@ -208,36 +194,3 @@ async def test_the_value_that_was_given_is_the_callers_own_even_if_it_changes_la
         (reply,) = await ask(opened.session, "give")
         numbers.append(1)
         assert reply.data == []
-
-
-class Level(IntEnum):
-    LOW = 1
-
-
-async def test_a_member_of_an_enumeration_leaves_as_its_value() -> None:
-    give = giving(Level.LOW, Level)
-    async with desk(give) as opened:
-        (reply,) = await ask(opened.session, "give")
-        assert (reply.kind, json.dumps(reply.data)) == ("reply", "1")
-
-
-@pytest.mark.spec("K9", "G26")
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [
-        (float, math.nan),
-        (list[float], [1.5, -math.inf]),
-        (object, {"a": [math.nan]}),
-        (Sized, Sized(size=math.inf)),
-        (int, 10**5000),
-        (int, -(10**5000)),
-    ],
-    ids=["NaN", "an infinity", "inside anything", "in a model", "too long", "too long below zero"],
-)
-async def test_serialize_fails_for_what_json_has_not_and_never_gives_null(kind: Any, value: object) -> None:
-    give = giving(value, kind)
-    async with desk(give) as opened:
-        with pytest.raises(InvalidOutput):
-            await opened.session.call(give)
-        (error,) = await ask(opened.session, "give")
-        assert error.data["code"] == "invalid_output"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from capset import Agent, Capability, Context, Json, Kernel, Principal, Request, policy, tool
+from capset import Agent, Capability, Context, Json, Policy
 from capset.composition.installation import Installed
 from capset.errors import CapsetError, LimitExceeded, PermissionDenied, ToolError, Unauthenticated
 from capset.ext import Answer
@@ -17,7 +16,9 @@ from capset.kernel.call import compilation
 from capset.kernel.call.compiled_tools import PHASES, Phase, Step
 from capset.kernel.call.invocation import Invocation
 from capset.kernel.call.stages.phases import STAGES
+from tests.helpers.evaluation.things import make
 from tests.helpers.kernel.governance.approving import till
+from tests.helpers.kernel.support import desk, opened
 
 SECRET = "the account holds 7"
 
@@ -89,28 +90,19 @@ async def test_no_stage_tells_those_who_may_not_use_a_tool_more_than_that(
     def tell(call: Invocation) -> None:
         raise ToolError(SECRET)
 
-    @policy
-    def members(request: Request) -> bool:
-        return "till:member" in request.principal.permissions
-
-    @tool(policies=[members])
-    async def look() -> str:
-        """Look at the account."""
-        return SECRET
-
+    look = make("look", Policy("members", lambda request: "till:member" in request.principal.permissions))
     add_stage(monkeypatch, phase, tell)
-    agent = Agent("clerk", uses=[Capability("till", tools=[look])])
-    stranger, member = Principal("eve"), Principal("ada", permissions=["till:member"])
-    async with Kernel(store="memory://") as kernel:
-        for principal, error in ((stranger, PermissionDenied), (member, ToolError)):
-            async with kernel.open(agent, principal=principal) as session:
-                for message in (session.message("look", {}), session.message("till.look", {"no": "such"})):
-                    result = await session.try_message(message)
-                    assert type(result.error) is error or principal is member
-                    assert result.error is not None
-                    if principal is stranger:
-                        assert SECRET not in f"{result.error}{result.error.hint}"
-                        assert "no" not in [field.path for field in result.error.fields]
+    for permissions, error in (((), PermissionDenied), (("till:member",), ToolError)):
+        async with desk(look, permissions=permissions) as harness:
+            results = [
+                await harness.session.try_message(harness.session.message(name, arguments))
+                for name, arguments in (("look", {}), ("kit.look", {"no": "such"}))
+            ]
+        assert type(results[0].error) is error
+        for refusal in [result.error for result in results if error is PermissionDenied]:
+            assert type(refusal) is PermissionDenied
+            assert SECRET not in f"{refusal}{refusal.hint}"
+            assert "no" not in [field.path for field in refusal.fields]
 
 
 @pytest.mark.spec("G1", "G19")
@@ -118,31 +110,21 @@ async def test_no_stage_tells_those_who_may_not_use_a_tool_more_than_that(
 @pytest.mark.parametrize("says", [None, "the till is shut"])
 @pytest.mark.parametrize(
     ("error", "outcome"),
-    [
-        (PermissionDenied("not today"), "denied"),
-        (LimitExceeded("not today"), "limited"),
-        (Unauthenticated("not today"), "unauthenticated"),
-    ],
+    [(PermissionDenied, "denied"), (LimitExceeded, "limited"), (Unauthenticated, "unauthenticated")],
 )
 async def test_a_stage_that_refuses_a_call_has_decided_on_it_whether_or_not_it_says_so(
-    monkeypatch: pytest.MonkeyPatch, phase: Phase, says: str | None, error: CapsetError, outcome: str
+    monkeypatch: pytest.MonkeyPatch, phase: Phase, says: str | None, error: type[CapsetError], outcome: str
 ) -> None:
     def refuse(call: Invocation) -> None:
         if says is not None:
             call.deny(says)
-        raise error
+        raise error("not today")
 
-    @tool
-    async def look() -> None:
-        """Look at the account."""
-
+    look = make("look", effect="write")
     add_stage(monkeypatch, phase, refuse)
-    agent = Agent("clerk", tools=[look])
-    async with Kernel(store="memory://") as kernel, kernel.open(agent, principal=Principal("ada")) as session:
-        result = await session.try_call(look)
-        assert type(result.error) is type(error)
-        await kernel.audit.flush()
-        *_, record = await kernel.audit.read()
+    async with desk(look) as harness:
+        assert type((await harness.session.try_call(look)).error) is error
+        record = await harness.record()
     assert (record.decision, record.reason, record.outcome) == ("deny", says or "not today", outcome)
 
 
@@ -153,17 +135,11 @@ async def test_a_call_whose_agent_decides_what_it_uses_goes_through_every_phase(
 ) -> None:
     tool_names: list[str] = []
     add_stage(monkeypatch, phase, lambda call: tool_names.append(call.compiled.name))
+    greet = make("greet", effect="write")
 
-    @tool
-    async def greet(name: str) -> str:
-        """Greet somebody."""
-        return f"Hello {name}"
+    def uses(ctx: Context) -> list[Capability]:
+        return [Capability("kit", tools=[greet])]
 
-    kit = Capability("kit", tools=[greet])
-    uses: Callable[[Context], list[Capability]] = lambda ctx: [kit]  # noqa: E731
-    async with (
-        Kernel(store="memory://") as kernel,
-        kernel.open(Agent("host", uses=[uses]), principal=Principal("ada")) as session,
-    ):
-        assert await session.call(greet, name="Ada") == "Hello Ada"
+    async with opened(Agent("host", uses=[uses])) as harness:
+        assert await harness.session.call(greet) == "greet"
     assert tool_names == ["greet"]

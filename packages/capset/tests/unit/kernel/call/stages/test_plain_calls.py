@@ -13,13 +13,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from capset import Agent, Decision, Kernel, Principal, Request, allow, ask, deny, policy, tool
+from capset import Agent, Decision, Principal, Request, allow, ask, deny, policy, tool
 from capset.definitions.calls.records import COLUMNS
 from capset.definitions.governance.limits import Limit
 from capset.definitions.governance.policies import Policy
 from capset.definitions.governance.settings import Governance
 from capset.errors import ToolError
 from capset.kernel.call import compilation
+from tests.helpers.kernel.support import desk, opened
 
 OF_THE_CALL = frozenset(COLUMNS) - {
     *("seq", "id", "time", "correlation", "session", "duration_us", "writer", "previous", "hash", "approval"),
@@ -76,7 +77,6 @@ async def handle(number: int, word: str = "") -> int:
 
 @contextmanager
 def step_by_step() -> Generator[None]:
-    """Compile tools without a beginning for plain calls."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compilation, "plain_call", lambda *arguments: None)
         yield
@@ -113,21 +113,13 @@ def test_a_plain_call_comes_to_what_it_comes_to_step_by_step(
 
     async def run_calls() -> list[Any]:
         agent, principal = Agent("clerk", tools=[look]), Principal("ada", kind=kind)
-        governance = Governance(require_auth=require_auth)
-        outcomes: list[Any] = []
-        async with (
-            Kernel(store="memory://", governance=governance) as kernel,
-            kernel.open(agent, principal=principal) as session,
-        ):
-            deferring = session.options(approvals="defer")
-            for arguments, word in calls:
-                outcomes.append(await outcome(deferring.try_call(look, **arguments, word=word)))
-            await kernel.audit.flush()
-            outcomes += [
-                {name: value for name, value in asdict(record).items() if name in OF_THE_CALL}
-                for record in await kernel.audit.read()
+        async with opened(agent, principal=principal, governance=Governance(require_auth=require_auth)) as harness:
+            session = harness.session.options(approvals="defer")
+            outcomes: list[Any] = [
+                await outcome(session.try_call(look, **arguments, word=word)) for arguments, word in calls
             ]
-        return outcomes
+            records = [asdict(record) for record in await harness.records()]
+        return outcomes + [{name: record[name] for name in OF_THE_CALL} for record in records]
 
     plainly = asyncio.run(run_calls())
     with step_by_step():
@@ -158,10 +150,7 @@ async def outcome(called: Awaitable[Any]) -> Any:
 )
 async def test_the_tools_whose_calls_can_be_plain(is_plain: bool, changed: dict[str, Any]) -> None:
     look = replace(tool(effect="read", name="look", description="Look at a number.")(handle), **changed)
-    async with (
-        Kernel(store="memory://") as kernel,
-        kernel.open(Agent("clerk", tools=[look]), principal=Principal("ada")) as session,
-    ):
-        compiled = session._compiled[look]
+    async with desk(look) as harness:
+        compiled = harness.session._compiled[look]
         assert (compiled.plain is not None) == is_plain, "stages/plain_calls.py does not know all stages of STAGES"
         assert replace(compiled, phases={}).plain is None, "it is of the phases that it was made of"

@@ -76,33 +76,26 @@ async def test_an_approval_for_one_secret_is_none_for_another(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     path = tmp_path / "kept.db"
-    async with (
-        Kernel(store=f"sqlite:///{path}") as kernel,
-        kernel.open(AGENT, principal=WHO) as session,
-    ):
+    async with Kernel(store=f"sqlite:///{path}") as kernel, kernel.open(AGENT, principal=WHO) as session:
 
         async def attempt(secret: str, approval: str | None = None) -> Result[Any]:
+            text = json.dumps(arguments_of(name, secret)).encode()
             ready = session.options(approvals="defer", approval=approval)
-            return await ready.try_message(
-                Message("command", name, Json(json.dumps(arguments_of(name, secret)).encode()))
-            )
+            return await ready.try_message(Message("command", name, Json(text)))
 
-        approval_error = (await attempt(ONE)).error
-        assert isinstance(approval_error, ApprovalRequired)
-        assert approval_error.approval is not None
-        assert (await session.suspended(approval_error.approval)).arguments is None, "the store has masks alone"
-        repeated = (await attempt(ONE)).error
-        assert isinstance(repeated, ApprovalRequired)
-        assert repeated.approval == approval_error.approval, "an equal call meets the same request"
-        row = await kernel.approvals.decide(approval_error.approval, Answer(approved=True), by=BOSS)
+        async def request_for(secret: str) -> str:
+            error = (await attempt(secret)).error
+            assert isinstance(error, ApprovalRequired)
+            return str(error.approval)
+
+        request = await request_for(ONE)
+        assert (await session.suspended(request)).arguments is None, "the store has masks alone"
+        assert await request_for(ONE) == request, "an equal call meets the same request"
+        row = await kernel.approvals.decide(request, Answer(approved=True), by=BOSS)
         assert MASK in row.arguments or "[redacted]" in row.arguments
-
-        other = (await attempt(OTHER)).error
-        assert isinstance(other, ApprovalRequired)
-        assert other.approval != approval_error.approval
-        assert isinstance((await attempt(OTHER, approval_error.approval)).error, ApprovalVoid)
-        masked = (await attempt(MASK, approval_error.approval)).error
-        assert isinstance(masked, ApprovalVoid), "what is shown of a secret is not the secret"
+        assert await request_for(OTHER) != request
+        for secret in (OTHER, MASK):  # what is shown of a secret is not the secret
+            assert isinstance((await attempt(secret, request)).error, ApprovalVoid)
         assert (await attempt(ONE)).data == ONE[-3:]
 
         rows = (await kernel.approvals.list(ApprovalQuery("acme"))).items
@@ -148,9 +141,8 @@ async def test_digests_cover_secrets_wherever_they_are(store: str) -> None:
         digests = [record.arguments_digest for record in records]
         assert digests[:count] == digests[-count:], "equal calls have equal digests"
         assert len(set(digests)) == 2 * count
-        assert [record.arguments for record in records[:count]] == [
-            record.arguments for record in records[count : 2 * count]
-        ]
+        shown = [record.arguments for record in records]
+        assert shown[:count] == shown[count : 2 * count]
         assert "hunter" not in repr(records)
 
 
