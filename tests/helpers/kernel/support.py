@@ -16,6 +16,7 @@ from capset.definitions.blocks import Block
 from capset.definitions.governance.approvals import ApprovalRow
 from capset.definitions.tools.definition import AnyTool
 from capset.errors import PermissionDenied, Unauthenticated
+from capset.kernel.streams.dispatcher import Serving
 from capset.stores.base import (
     AdmissionStore,
     AgentStore,
@@ -142,8 +143,8 @@ def rows_of(path: Path) -> list[tuple[str, str, str | None]]:
         return connection.execute("SELECT id, phase, outcome FROM records ORDER BY seq").fetchall()
 
 
-async def read(messages: Messages) -> list[Message]:
-    """Run a call as a stream, to its end."""
+async def read(messages: Messages | Serving) -> list[Message]:
+    """Run a call, or several, as a stream, to its end."""
     async with messages as running:
         return [message async for message in running]
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from capset import Agent, Capability, Context, Resource, tool
-from capset.definitions.resources import AnyResource
+from capset.definitions.resources import AnyResource, Documents
 from tests.helpers.kernel.support import opened
 
 
@@ -27,7 +27,7 @@ bare = Resource("bare", dict[str, int], scope="session")
 KNOWN: list[AnyResource] = [notes, board, total, bare]
 
 
-def agent_of(*resources: AnyResource, do: Callable[[Context], Any]) -> tuple[Agent, Any]:
+def agent_of(*resources: AnyResource | Documents, do: Callable[[Context], Any]) -> tuple[Agent, Any]:
     """Return an agent with one tool, which does as the test says, and what calls it."""
     results: list[Any] = []
 
@@ -46,7 +46,9 @@ def agent_of(*resources: AnyResource, do: Callable[[Context], Any]) -> tuple[Age
     return Agent("tester", uses=[kit]), run
 
 
-async def done(do: Callable[[Context], Any], store: str = "memory://", *resources: AnyResource, **options: Any) -> Any:
+async def done(
+    do: Callable[[Context], Any], store: str = "memory://", *resources: AnyResource | Documents, **options: Any
+) -> Any:
     agent, run = agent_of(*(resources or KNOWN), do=do)
     async with opened(agent, store=store, **options) as desk:
         return await run(desk.session)

@@ -173,8 +173,9 @@ async def test_a_declared_audience_is_for_all_and_is_the_one_resource_if_it_is_a
     ],
 )
 def test_half_a_resource_is_refused(options: dict[str, Any], message: str) -> None:
+    values: dict[str, Any] = {"issuer": ISSUER, "audience": None, "jwks": "keys.json", **options}
     with pytest.raises(DefinitionError, match=message):
-        Issuer(**{"issuer": ISSUER, "audience": None, "jwks": "keys.json", **options})
+        Issuer(**values)
 
 
 @pytest.mark.spec("M14", "T42")

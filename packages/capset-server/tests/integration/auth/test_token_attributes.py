@@ -125,9 +125,9 @@ async def test_tokens_of_one_principal_with_other_attributes_share_nothing_that_
                 for client, is_let_in in ((rich, True), (poor, False)) * 2:
                     response = await client.post(path, json=body, headers=MCP_HEADERS)
                     assert ("exported" in response.text) == is_let_in
-            path, options = f"/v1/sessions/{session}/calls", {"headers": {"Idempotency-Key": "once"}}
-            assert (await rich.post(path, json={"tool": "export"}, **options)).status_code == 200
-            problem(await poor.post(path, json={"tool": "export"}, **options), 422, "invalid_arguments")
+            path, headers = f"/v1/sessions/{session}/calls", {"Idempotency-Key": "once"}
+            assert (await rich.post(path, json={"tool": "export"}, headers=headers)).status_code == 200
+            problem(await poor.post(path, json={"tool": "export"}, headers=headers), 422, "invalid_arguments")
 
 
 @pytest.mark.spec("P16")

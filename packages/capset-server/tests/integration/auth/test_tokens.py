@@ -65,7 +65,7 @@ async def test_every_algorithm_of_a_key_pair_is_accepted(door: Issuing, algorith
 async def test_what_a_token_says_is_who_acts() -> None:
     governance = Governance(roles=Roles({"opener": ["vault:open"]}))
     async with issuing(governance=governance) as issuer:
-        more = {"roles": ["opener", "cook"], "permissions": ["notes:read", "not one"]}
+        more: dict[str, Any] = {"roles": ["opener", "cook"], "permissions": ["notes:read", "not one"]}
         access_token = token(scope="openid profile", scp=READ.split(), **more)
         async with issuer.site.client(None, headers={"Authorization": f"Bearer {access_token}"}) as client:
             problem(await client.post("/v1/agents", json={"name": "x"}), 403, "permission_denied")

@@ -158,7 +158,7 @@ async def test_it_says_what_changed_since_the_last_one_that_was_approved(shop: S
 @pytest.mark.spec("N5", "N6")
 async def test_hostile_text_is_text_everywhere() -> None:
     arguments = json.dumps({EVIL: EVIL, "list": [EVIL], "deep": {EVIL: {EVIL: EVIL}}, "lines": f"{EVIL}\n{EVIL}"})
-    texts = dict.fromkeys(("tool", "agent", "principal", "on_behalf_of", "reason"), EVIL)
+    texts: dict[str, str] = dict.fromkeys(("tool", "agent", "principal", "on_behalf_of", "reason"), EVIL)
     texts["policies"] = json.dumps([EVIL])
     async with site(till) as server:
         await server.key("boss", scopes=["capset:admin"])

@@ -55,7 +55,12 @@ async def test_another_organisation_reads_and_changes_nothing(owned: Owned, rout
     before, path = await state_of(owned), owned.path_of(route)
     options: dict[str, Any] = {"data": {**FORM, "agent_id": owned.agent}} if route.method != "GET" else {}
     async with reading(owned.site, "spy") as spy:
-        for more in ({}, {"headers": {"hx-request": "true"}}, {"params": {"download": "1", "image": "1"}}):
+        forms: list[dict[str, Any]] = [
+            {},
+            {"headers": {"hx-request": "true"}},
+            {"params": {"download": "1", "image": "1"}},
+        ]
+        for more in forms:
             answer = await spy.request(route.method, path, follow_redirects=False, **options, **more)
             if "{" in route.path:
                 assert answer.status_code == OTHER_ANSWERS.get(route.path, 404), answer.text

@@ -13,7 +13,6 @@ from typing import Any
 import httpx2
 import pytest
 
-
 from capset_server.http.request_rules import RequestLimits
 from tests.helpers.server.support import Fountain, Site, Sleeper, make_session, site
 from tests.helpers.server.wire import line, request

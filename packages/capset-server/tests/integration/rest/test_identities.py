@@ -31,7 +31,9 @@ async def test_a_caller_is_told_what_its_key_is_good_for(store: str) -> None:
     governance = Governance(default_permissions=["clock:read"])
     async with site(store=store, governance=governance) as server:
         attributes, allowance = {"tier": "pro", "password": "hush"}, Allowance(limits="9/1h")
-        carl = Principal("carl", "agent", "acme", permissions=FILES, attributes=attributes, allowance=allowance)
+        carl = Principal(
+            "carl", kind="agent", org="acme", permissions=FILES, attributes=attributes, allowance=allowance
+        )
         options: dict[str, Any] = {"scopes": ["capset:call:kit.echo"], "agent": "foreman"}
         row, server.keys["carl"] = await create_key(server.kernel, "carl", carl, lifetime=timedelta(days=1), **options)
         async with server.client("carl") as client:
@@ -148,22 +150,26 @@ async def test_principals_are_those_with_keys_or_sessions(store: str, monkeypatc
 
 
 async def test_principals_of_one_id_are_told_apart_and_those_of_others_are_not_listed(store: str) -> None:
-    async with administered(store) as server:
-        async with server.client("boss") as boss, server.client("operator") as operator, server.client() as ada:
-            problem(await ada.get("/v1/principals"), 403, "permission_denied")
-            problem(await boss.get("/v1/principals", params={"org": "evil"}), 403, "permission_denied")
-            for org, name in ({"org": "evil"}, "eve"), ({}, "operator"):
-                assert [row["id"] for row in (await principals_of(operator, **org))["items"]] == [name]
-            await boss.post("/v1/keys", json={**BOT, "principal": "ada"})
-            both = (await principals_of(boss, principal="ada"))["items"]
-            kinds = [(principal["id"], principal["kind"], len(principal["keys"])) for principal in both]
-            assert kinds == [("ada", "agent", 1), ("ada", "user", 1)]
-            assert [bool(principal["last_session_at"]) for principal in both] == [False, True]
-            first = await principals_of(boss, principal="ada", limit=1)
-            second = await principals_of(boss, principal="ada", cursor=first["next"])
-            assert (first["items"] + second["items"], second["next"]) == (both, None)
-            for missing in ("ad", "adaa", "eve"):
-                assert (await principals_of(boss, principal=missing))["items"] == []
+    async with (
+        administered(store) as server,
+        server.client("boss") as boss,
+        server.client("operator") as operator,
+        server.client() as ada,
+    ):
+        problem(await ada.get("/v1/principals"), 403, "permission_denied")
+        problem(await boss.get("/v1/principals", params={"org": "evil"}), 403, "permission_denied")
+        for org, name in ({"org": "evil"}, "eve"), ({}, "operator"):
+            assert [row["id"] for row in (await principals_of(operator, **org))["items"]] == [name]
+        await boss.post("/v1/keys", json={**BOT, "principal": "ada"})
+        both = (await principals_of(boss, principal="ada"))["items"]
+        kinds = [(principal["id"], principal["kind"], len(principal["keys"])) for principal in both]
+        assert kinds == [("ada", "agent", 1), ("ada", "user", 1)]
+        assert [bool(principal["last_session_at"]) for principal in both] == [False, True]
+        first = await principals_of(boss, principal="ada", limit=1)
+        second = await principals_of(boss, principal="ada", cursor=first["next"])
+        assert (first["items"] + second["items"], second["next"]) == (both, None)
+        for missing in ("ad", "adaa", "eve"):
+            assert (await principals_of(boss, principal=missing))["items"] == []
 
 
 async def test_organisations_are_listed_to_operators(store: str) -> None:

@@ -23,6 +23,9 @@ def add(a: int) -> int:
     return a
 
 
+def nothing() -> None: ...
+
+
 def is_set(value: object) -> bool:
     return bool(value)
 
@@ -32,7 +35,7 @@ def resource(name: str) -> Resource[int]:
 
 
 def leaf(number: int) -> Handler:
-    return Handler(f"leaf{number}", lambda: None, resources=[resource(f"r{number}")])
+    return Handler(f"leaf{number}", nothing, resources=[resource(f"r{number}")])
 
 
 @pytest.mark.spec("C20")

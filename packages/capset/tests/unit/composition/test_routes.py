@@ -6,22 +6,13 @@ from typing import Any, Literal
 
 import pytest
 
-from capset import (
-    Agent,
-    Capability,
-    Message,
-    Principal,
-    Tool,
-    Toolkit,
-    ToolkitContext,
-    compose,
-    dynamic_toolkit,
-    evaluate,
-    tool,
-)
+from capset import Agent, Capability, Message, Principal, Tool, Toolkit, compose, evaluate, tool
+from capset.definitions.tools.toolkits import DynamicToolkit
 from capset.errors import ToolkitFailed, ToolNameConflict
 from capset_testing import session_for
 from tests.helpers.definitions.tools.processors import message, processor
+
+pytestmark = pytest.mark.spec("K5")
 
 
 def made(type: str = "chat.say", name: str = "talk") -> Tool[..., Any]:
@@ -34,16 +25,12 @@ def say() -> int:
     return 1
 
 
-@dynamic_toolkit
-def late(context: ToolkitContext) -> list[Tool[..., Any]]:
-    return [made(name="later")]
-
-
-CLASHES = {
+LATE = DynamicToolkit("late", lambda context: [made(name="later")])
+CHAT = Capability("chat", tools=[say], aliases=["old"])
+CLASHES: dict[str, tuple[dict[str, Any], str]] = {
     "two processors": (
         {"uses": [Capability("one", tools=[made(name="a")]), Capability("two", tools=[made(name="b")])]},
-        "capability 'two' .* brings 'b' for messages of the type 'chat.say', which lead to the tool 'a' that "
-        "capability 'one'",
+        "capability 'two' .* brings 'b' for messages of the type 'chat.say', .* the tool 'a' that capability 'one'",
     ),
     "an agent's own": (
         {"tools": [made(name="a")], "uses": [Capability("one", tools=[made(name="b")])]},
@@ -53,59 +40,44 @@ CLASHES = {
         {"tools": [made(name="a"), Toolkit("kit", [made(name="b")])]},
         "'tester' itself brings 'b' .* to the tool 'a' that 'tester' itself",
     ),
-    "a tool's name": (
-        {"tools": [made("say"), say]},
-        "brings 'talk' for messages of the type 'say', which lead to the tool 'say' that 'tester' itself brings",
-    ),
-    "capability.tool": (
-        {"tools": [made()], "uses": [Capability("chat", tools=[say])]},
-        "type 'chat.say', which lead to the tool 'say' that capability 'chat'",
-    ),
-    "an alias of a capability": (
-        {"tools": [made("old.say")], "uses": [Capability("chat", tools=[say], aliases=["old"])]},
-        "type 'old.say', which lead to the tool 'say' that capability 'chat'",
-    ),
+    "a tool's name": ({"tools": [made("say"), say]}, "'talk' .* type 'say', .* the tool 'say' that 'tester' itself"),
+    "capability.tool": ({"tools": [made()], "uses": [CHAT]}, "'chat.say', .* the tool 'say' that capability 'chat'"),
+    "an alias": ({"tools": [made("old.say")], "uses": [CHAT]}, "'old.say', .* the tool 'say' that capability 'chat'"),
     "a tool that two bring": (
         {"tools": [made("two.say")], "uses": [Capability("one", tools=[say]), Capability("two", tools=[say])]},
         "type 'two.say', which lead to the tool 'say' that capability 'one'",
     ),
     "a name that was given here": (
-        {"tools": [made("chat.my_say")], "uses": [Capability("chat", tools=[say]).with_names(prefix="my_")]},
+        {"tools": [made("chat.my_say")], "uses": [CHAT.with_names(prefix="my_")]},
         "type 'chat.my_say', which lead to the tool 'my_say' that capability 'chat'",
     ),
 }
 
 
-@pytest.mark.spec("K5")
 @pytest.mark.parametrize(("parts", "pattern"), CLASHES.values(), ids=CLASHES)
 def test_two_ways_for_one_type_are_refused(parts: dict[str, Any], pattern: str) -> None:
     with pytest.raises(ToolNameConflict, match=pattern) as caught:
         compose(Agent("tester", **parts))
-    assert (
-        caught.value.hint == "leave one of them out: a prefix or another name does not change the type of its messages"
-    )
+    assert str(caught.value.hint).startswith("leave one of them out")
 
 
-@pytest.mark.spec("K5")
 @pytest.mark.parametrize(
     "parts",
     [
-        {"tools": [made(name="a"), late]},
-        {"tools": [late], "uses": [Capability("chat", tools=[say])]},
-        {"tools": [late], "uses": [Capability("chatter", tools=[say], aliases=["chat"])]},
+        {"tools": [made(name="a"), LATE]},
+        {"tools": [LATE], "uses": [CHAT]},
+        {"tools": [LATE], "uses": [Capability("chatter", tools=[say], aliases=["chat"])]},
     ],
     ids=["another processor", "capability.tool", "an alias"],
 )
 async def test_so_are_those_that_a_dynamic_toolkit_makes(parts: dict[str, Any]) -> None:
-    composition = compose(Agent("tester", **parts))
     with pytest.raises(ToolkitFailed, match=r"'later' for messages of the type 'chat\.say', which lead to the tool"):
-        await evaluate(composition, principal=Principal("ada"))
+        await evaluate(compose(Agent("tester", **parts)), principal=Principal("ada"))
 
 
-@pytest.mark.spec("K5")
 async def test_what_has_a_type_of_its_own_is_led_to_by_it_and_by_its_names() -> None:
     first, other = made(name="a"), made("chat.tell", name="b")
-    agent = Agent("tester", tools=[late], uses=[Capability("chat", tools=[other, say]).with_names(prefix="my_")])
+    agent = Agent("tester", tools=[LATE], uses=[Capability("chat", tools=[other, say]).with_names(prefix="my_")])
     async with session_for(agent) as desk:
         for name, called in (("chat.say", "later"), ("chat.tell", "b"), ("my_b", "b"), ("chat.my_b", "b")):
             called_tool = desk.session.invoke(Message("query", name)).called

@@ -16,27 +16,27 @@ from capset.errors import StateConflict
 T = TypeVar("T")
 
 
+pytestmark = pytest.mark.spec("C13")
+
+
+def refuse(unlucky: int) -> Any:
+    def check(cls: Any, value: int) -> int:
+        if value == unlucky:
+            raise ValueError(f"{unlucky} is unlucky")
+        return value
+
+    return classmethod(check)
+
+
 class Counter(BaseModel):
     count: int = Field(default=1, ge=0, description="how many")
-
-    @field_validator("count")
-    @classmethod
-    def check(cls, count: int) -> int:
-        if count == 7:
-            raise ValueError("seven is unlucky")
-        return count
+    check = field_validator("count")(refuse(7))
 
 
 class Limits(BaseModel):
     count: Annotated[int, Field(ge=0, title="Count")] = 5
     limit: int = 10
-
-    @field_validator("limit")
-    @classmethod
-    def check(cls, limit: int) -> int:
-        if limit == 8:
-            raise ValueError("eight is too much")
-        return limit
+    check = field_validator("limit")(refuse(8))
 
     @model_validator(mode="after")
     def fits(self) -> Limits:
@@ -54,33 +54,32 @@ def merged(*models: type[BaseModel], scope: Any = "session") -> MergedState:
     return compose(Agent("a", uses=uses)).merged.states[scope]
 
 
-@pytest.mark.spec("C13")
 def test_fields_add_up_and_the_later_default_holds() -> None:
     first, other = merged(Counter, Limits), merged(Limits, Counter)
     assert first.model().model_dump() == {"count": 5, "limit": 10}
     assert other.model().model_dump() == {"count": 1, "limit": 10}
-    assert issubclass(first.model, Counter)
-    assert issubclass(first.model, Limits)
+    assert {Counter, Limits} <= {*first.model.__mro__}
     assert {name: source.capability for name, source in first.fields.items()} == {"count": "c1", "limit": "c1"}
     assert {name: source.capability for name, source in other.fields.items()} == {"limit": "c0", "count": "c1"}
 
 
-@pytest.mark.spec("C13")
-def test_the_later_default_holds_where_a_model_comes_after_one_that_inherits_from_it() -> None:
-    class Other(BaseModel):
-        limit: int = 20
-
-    for models, limit in (((Small, Other, Limits), 10), ((Limits, Other, Small), 10), ((Small, Limits, Other), 20)):
-        assert merged(*models).model().model_dump()["limit"] == limit
+class Wider(BaseModel):
+    limit: int = 20
 
 
-@pytest.mark.spec("C13")
+@pytest.mark.parametrize(
+    ("models", "limit"), [((Small, Wider, Limits), 10), ((Limits, Wider, Small), 10), ((Small, Limits, Wider), 20)]
+)
+def test_the_later_default_holds_where_a_model_comes_after_one_that_inherits_from_it(models: Any, limit: int) -> None:
+    assert merged(*models).model().model_dump()["limit"] == limit
+
+
 @pytest.mark.parametrize("models", [(Counter, Limits), (Limits, Counter), (Limits, Counter, Small), (Small, Counter)])
 def test_the_validators_of_all_run_though_they_share_a_name(models: Any) -> None:
     model = merged(*models).model
     for wrong, message in (
-        ({"count": 7}, "seven is unlucky"),
-        ({"limit": 8}, "eight is too much"),
+        ({"count": 7}, "7 is unlucky"),
+        ({"limit": 8}, "8 is unlucky"),
         ({"count": 4, "limit": 3}, "more than the limit"),
         ({"count": -1}, "greater than or equal to 0"),
     ):
@@ -89,7 +88,6 @@ def test_the_validators_of_all_run_though_they_share_a_name(models: Any) -> None
     assert model(count=3, limit=4).model_dump(include={"count", "limit"}) == {"count": 3, "limit": 4}
 
 
-@pytest.mark.spec("C13")
 def test_one_model_that_is_shared_or_inherited_from_is_there_once() -> None:
     assert merged(Counter, Counter).model is Counter
     assert issubclass(merged(Limits, Small).model, Small)
@@ -105,20 +103,14 @@ class Farbe(Enum):
     RED = "red"
 
 
-class Painted(BaseModel):
-    colour: Colour = Colour.RED
-
-
-class Gemalt(BaseModel):
-    colour: Farbe = Farbe.RED
-
-
 class Street(BaseModel):
     name: str = Field(default="", description="of the street")
+    colour: Colour = Colour.RED
 
 
 class Road(BaseModel):
     name: str = Field(default="High Street", title="A road")
+    colour: Farbe = Farbe.RED
 
 
 class Here(BaseModel):
@@ -161,10 +153,9 @@ class Box(BaseModel, Generic[T]):
     inside: T | None = None
 
 
-@pytest.mark.spec("C13")
 @pytest.mark.parametrize(
     "models",
-    [(Painted, Gemalt), (Here, There), (Tree, Baum), (Pet, Tier), (Box[int], Box[int]), (Box[Street], Box[Road])],
+    [(Here, There), (Tree, Baum), (Pet, Tier), (Box[int], Box[int]), (Box[Street], Box[Road])],
 )
 def test_fields_of_equal_schemas_are_compatible_whatever_their_classes(models: Any) -> None:
     for first, other in (models, models[::-1]):
@@ -188,23 +179,6 @@ class Grown(BaseModel):
     where: Tree = Tree()
 
 
-@pytest.mark.spec("C13")
-@pytest.mark.parametrize(
-    ("first", "other", "field"),
-    [(Counter, Text, "count"), (Counter, Positive, "count"), (Here, Titled, "where"), (Here, Grown, "where"),
-     (Box[int], Box[str], "inside")],
-)  # fmt: skip
-def test_fields_of_other_types_conflict_and_both_are_named(first: Any, other: Any, field: str) -> None:
-    for pair in ((first, other), (other, first)):
-        with pytest.raises(StateConflict) as refused:
-            merged(*pair)
-        assert str(refused.value) == (
-            f"capability 'c0' (a → c0) and capability 'c1' (a → c1) have a field {field!r} of different types "
-            "in the session state"
-        )
-        assert (refused.value.code, bool(refused.value.hint)) == ("state_conflict", True)
-
-
 class Leaf(BaseModel):
     up: Leaf | None = None
 
@@ -217,18 +191,6 @@ class Grove(BaseModel):
     tree: Branch | None = None
 
 
-class Twig(BaseModel):
-    up: Twig | None = None
-
-
-class Bough(BaseModel):
-    leaf: Twig
-
-
-class Shrub(BaseModel):
-    tree: Bough | None = None
-
-
 class Back(BaseModel):
     up: Ring | None = None
 
@@ -238,17 +200,28 @@ class Ring(BaseModel):
 
 
 class Wreath(BaseModel):
+    """Like a grove as far as its third level."""
+
     tree: Ring | None = None
 
 
-@pytest.mark.spec("C13")
-def test_models_that_hold_themselves_are_compared_by_what_they_hold() -> None:
-    assert "tree" in merged(Grove, Shrub).fields, "the same but for the names"
-    with pytest.raises(StateConflict, match="'tree' of different types"):
-        merged(Grove, Wreath)
+@pytest.mark.parametrize(
+    ("first", "other", "field"),
+    [
+        *((Counter, Text, "count"), (Counter, Positive, "count"), (Here, Titled, "where"), (Here, Grown, "where")),
+        *((Box[int], Box[str], "inside"), (Grove, Wreath, "tree")),
+    ],
+)
+def test_fields_of_other_types_conflict_and_both_are_named(first: Any, other: Any, field: str) -> None:
+    for pair in ((first, other), (other, first)):
+        with pytest.raises(StateConflict) as refused:
+            merged(*pair)
+        both = "capability 'c0' (a → c0) and capability 'c1' (a → c1) have a"
+        assert refused.value.message == f"{both} field {field!r} of different types in the session state"
+        assert (refused.value.code, bool(refused.value.hint)) == ("state_conflict", True)
 
 
-def test_fields_of_other_scopes_never_meet() -> None:
+def test_fields_of_different_scopes_never_meet() -> None:
     first, other = Capability("one", state={"session": Counter}), Capability("other", state={"user": Text})
     states = compose(Agent("a", uses=[first, other])).merged.states
     assert (states["session"].model, states["user"].model) == (Counter, Text)
@@ -270,16 +243,12 @@ class RightLeft(Right, Left):
     pass
 
 
-class Methodical(BaseModel):
-    a: int = 1
-
+class Methodical(Left):
     def total(self) -> int:
         return self.a
 
 
-class AlsoMethodical(BaseModel):
-    b: int = 1
-
+class AlsoMethodical(Right):
     def total(self) -> int:
         return -self.b
 
@@ -288,15 +257,9 @@ class Total(BaseModel):
     total: int = 0
 
 
-class Even(BaseModel):
+class NotOne(BaseModel):
     count: int = 2
-
-    @field_validator("count")
-    @classmethod
-    def is_even(cls, count: int) -> int:
-        if count % 2:
-            raise ValueError("odd")
-        return count
+    check = field_validator("count")(refuse(1))
 
 
 class One(BaseModel):
@@ -309,25 +272,24 @@ class Lower(BaseModel):
     text: str = "x"
 
 
-@pytest.mark.spec("C13")
 @pytest.mark.parametrize(
     ("first", "other", "why"),
     [
         (LeftRight, RightLeft, "method resolution order"),
         (Methodical, AlsoMethodical, "AlsoMethodical.total would hide Methodical.total"),
         (Methodical, Total, "Methodical.total would be hidden by a field of that name"),
-        (Even, One, "the default of count does not fit what all of them ask for"),
+        (NotOne, One, "the default of count does not fit what all of them ask for"),
         (Lower, Total, "model_config says of 'str_to_lower' None for Total and True for Lower"),
     ],
 )
 def test_models_that_no_class_can_stand_for_conflict_and_both_are_named(first: Any, other: Any, why: str) -> None:
     with pytest.raises(StateConflict) as refused:
         merged(first, other)
-    message = str(refused.value)
+    message = refused.value.message
     assert message.startswith("capability 'c0' (a → c0) and capability 'c1' (a → c1): their models cannot be joined")
     assert why in message
     assert refused.value.hint
-    if first is not Even:  # there the later default is another
+    if first is not NotOne:  # there the later default is another
         with pytest.raises(StateConflict):
             merged(other, first)
 
@@ -363,7 +325,7 @@ class Generated(BaseModel):
     name: str = ""
 
 
-@pytest.mark.spec("C13", "C39")
+@pytest.mark.spec("C39")
 @pytest.mark.parametrize(
     ("model", "message"),
     [

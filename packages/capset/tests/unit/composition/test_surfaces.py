@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from capset import Agent, Capability, Context, DefinitionError, Policy, Preset, Request, Resource, compose, tool
+from capset import Agent, Capability, Context, DefinitionError, Policy, Preset, Request, Resource, Tool, compose, tool
 from capset.definitions.resources import Documents
 from capset.errors import (
     KindError,
@@ -33,6 +33,9 @@ class Worded(BaseModel):
     step: str = ""
 
 
+def nothing() -> None: ...
+
+
 def gate(request: Request) -> bool:
     return True
 
@@ -41,33 +44,21 @@ def notes(scope: Any = "session") -> Resource[list[str]]:
     return Resource("notes", list[str], scope=scope, default=list)
 
 
-@tool
-def add(a: int) -> int:
-    """Add."""
-    return a
-
-
-@tool
-def find(a: int) -> int:
-    """Find."""
-    return a
-
-
-def gated_by(*policies: Policy) -> Any:
-    @tool(policies=policies)
-    def gated(a: int) -> int:
-        """Be gated."""
+def named(name: str, *policies: Policy) -> Tool[..., Any]:
+    @tool(name=name, policies=policies)
+    def handler(a: int) -> int:
+        """Do."""
         return a
 
-    return gated
+    return handler
 
 
+ADD, OTHER_ADD, FIND = named("add"), named("add"), named("find")
 ONE_GATE, SAME_ID = Policy("gate", gate), Policy("gate", gate)
 DOCUMENTS = Documents("notes", scope="user")
-OTHER_ADD = tool(name="add", description="Add.")(lambda: None)
 STEP = "field 'step' of different types in the"
 CONFLICTS: list[tuple[type[DefinitionError], str, dict[str, Any], dict[str, Any]]] = [
-    (ToolNameConflict, "tools named 'add'", {"tools": [add]}, {"tools": [OTHER_ADD]}),
+    (ToolNameConflict, "tools named 'add'", {"tools": [ADD]}, {"tools": [OTHER_ADD]}),
     (ResourceConflict, "resources named 'session notes'", {"resources": [notes()]}, {"resources": [notes()]}),
     (ResourceConflict, "resources named 'user notes'", {"resources": [notes("user")]}, {"resources": [DOCUMENTS]}),
     (StateConflict, f"{STEP} org state", {"state": {"org": Plan}}, {"state": {"org": Worded}}),
@@ -137,15 +128,15 @@ def test_what_cannot_be_mounted_is_refused(files: Any) -> None:
 
 @pytest.mark.spec("C15")
 def test_tools_stand_under_their_names_in_order_with_who_brought_them() -> None:
-    first, two = Capability("one", tools=[find, add]), Capability("two", tools=[add])
+    first, two = Capability("one", tools=[FIND, ADD]), Capability("two", tools=[ADD])
     tools = compose(Agent("a", uses=[first, two])).tools
     assert list(tools) == ["find", "add"]
-    assert (tools["add"].tool, tools["add"].name, tools["add"].qualified) == (add, "add", "one.add")
+    assert (tools["add"].tool, tools["add"].name, tools["add"].qualified) == (ADD, "add", "one.add")
 
 
 @pytest.mark.spec("C15", "P2")
 def test_what_contributes_nothing_conflicts_with_nothing() -> None:
-    gone, soon = (Capability(status, status=status, tools=[add]) for status in ("retired", "coming_soon"))
+    gone, soon = (Capability(status, status=status, tools=[ADD]) for status in ("retired", "coming_soon"))
     tools = compose(Agent("a", uses=[gone, Capability("two", tools=[OTHER_ADD]), soon])).tools
     assert {name: installed.tool for name, installed in tools.items()} == {"add": OTHER_ADD}
 
@@ -159,21 +150,21 @@ def test_a_surface_that_this_kind_of_block_cannot_have_is_refused(surface: str, 
     surfaces: Any = {surface: value}
     kit = Capability("kit", presets={"full": Preset(**surfaces)})
     with pytest.raises(KindError) as refused:
-        Handler("h", lambda: None, uses=[kit])
+        Handler("h", nothing, uses=[kit])
     problem = f"declares {surface}, which only a {needed} can have; 'h' is a handler"
     assert refused.value.message == f"capability 'kit', preset 'full' (h → kit) {problem}"
     assert refused.value.hint == "use kit.with_presets(full=False)"
-    Handler("h", lambda: None, uses=[kit.with_presets(full=False)])
+    Handler("h", nothing, uses=[kit.with_presets(full=False)])
 
 
 @pytest.mark.spec("C16")
 def test_two_policies_of_one_id_conflict_wherever_they_stand() -> None:
-    gated = gated_by(SAME_ID)
-    first = Capability("one", tools=[add], policies=[ONE_GATE])
+    gated = named("gated", SAME_ID)
+    first = Capability("one", tools=[ADD], policies=[ONE_GATE])
     agents = [
         Agent("a", uses=[first, Capability("two", presets={"p": Preset(tools=[gated])})]),
         Agent("a", uses=[Capability("two", tools=[gated]), first]),
-        Agent("a", uses=[Capability("one", tools=[add, gated], policies=[ONE_GATE])]),
+        Agent("a", uses=[Capability("one", tools=[ADD, gated], policies=[ONE_GATE])]),
         Agent("a", uses=[first], policies=[SAME_ID]),
         Agent("a", uses=[first], tools=[gated]),
     ]
@@ -186,11 +177,11 @@ def test_two_policies_of_one_id_conflict_wherever_they_stand() -> None:
 @pytest.mark.spec("C1", "C16", "C20")
 def test_every_policy_on_the_way_gates_a_tool_once() -> None:
     of_tool, of_capability, of_preset, of_agent = (Policy(name, gate) for name in ("own", "cap", "preset", "agent"))
-    gated = gated_by(of_tool, of_capability)
+    gated = named("gated", of_tool, of_capability)
     full = Preset(tools=[gated], policies=[of_preset])
-    kit = Capability("kit", tools=[add], policies=[of_capability], presets={"full": full})
+    kit = Capability("kit", tools=[ADD], policies=[of_capability], presets={"full": full})
     other = Capability("other", tools=[gated])
-    tools = compose(Agent("a", uses=[kit, other], tools=[find], policies=[of_agent])).tools
+    tools = compose(Agent("a", uses=[kit, other], tools=[FIND], policies=[of_agent])).tools
     assert tools["add"].gates == (of_agent, of_capability)
     assert tools["gated"].gates == (of_agent, of_capability, of_preset, of_tool)
     assert tools["find"].gates == (of_agent,)
@@ -237,8 +228,8 @@ def test_what_one_exposes_another_of_the_same_name_does_not() -> None:
 
 @pytest.mark.spec("C40")
 def test_explain_says_who_by_which_preset_and_which_way() -> None:
-    kit = Capability("kit", tools=[add], presets={"full": Preset(tools=[find], context=[{"mood": "good"}, len_of])})
-    agent = Agent("a", uses=[Capability("user", uses=[kit], context=["Some text\nand more"])], tools=[find])
+    kit = Capability("kit", tools=[ADD], presets={"full": Preset(tools=[FIND], context=[{"mood": "good"}, len_of])})
+    agent = Agent("a", uses=[Capability("user", uses=[kit], context=["Some text\nand more"])], tools=[FIND])
     assert [str(explained) for explained in compose(agent).explain()] == [
         "tool add: from capability 'kit' (a → user → kit)",
         "tool find: from capability 'kit', preset 'full' (a → user → kit)",
@@ -251,7 +242,7 @@ def test_explain_says_who_by_which_preset_and_which_way() -> None:
 @pytest.mark.spec("C40")
 def test_explain_says_so_for_every_surface_and_for_every_block_inside() -> None:
     full = Preset(
-        tools=[add],
+        tools=[ADD],
         policies=[ONE_GATE],
         resources=[notes(), Documents("texts", scope="user")],
         state={"session": Plan},
@@ -280,7 +271,7 @@ def len_of(ctx: Context) -> str:
 
 @pytest.mark.spec("C39", "C1")
 @pytest.mark.parametrize("surface", ["tools", "policies", "resources", "context"])
-@pytest.mark.parametrize("wrong", [5, False, {add}, {"a": add}])
+@pytest.mark.parametrize("wrong", [5, False, {ADD}, {"a": ADD}])
 def test_a_list_is_a_list(surface: str, wrong: Any) -> None:
     if surface == "context" and isinstance(wrong, dict):
         wrong = {"a": 5}

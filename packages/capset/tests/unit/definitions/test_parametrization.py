@@ -141,15 +141,15 @@ def test_two_functions_that_use_each_other_may_be_called_by_two_threads_at_once(
 
     @parameterised
     def first(leaf: bool) -> Capability:
-        if not leaf:
-            meet()
-        return Capability("first" if leaf else "first:branch", uses=[] if leaf else [other(True)])
+        return Capability("first") if leaf else branch("first", other)
 
     @parameterised
     def other(leaf: bool) -> Capability:
-        if not leaf:
-            meet()
-        return Capability("other" if leaf else "other:branch", uses=[] if leaf else [first(True)])
+        return Capability("other") if leaf else branch("other", first)
+
+    def branch(name: str, make: Callable[[bool], Capability]) -> Capability:
+        meet()
+        return Capability(f"{name}:branch", uses=[make(True)])
 
     def meet() -> None:
         try:

@@ -227,7 +227,10 @@ async def test_a_name_that_no_model_takes_fails_it(prefix: str) -> None:
 
 @pytest.mark.spec("F22", "C37")
 async def test_a_tool_that_runs_a_block_must_be_declared_statically() -> None:
-    shouting = as_tool(Handler("shout", lambda: None), description="Shout.")
+    def shout() -> None:
+        """Shout."""
+
+    shouting = as_tool(Handler("shout", shout))
     with pytest.raises(ToolkitFailed, match="runs a block that nothing declares statically"):
         await seen(of(made_by("kit", shouting)))
     assert set((await seen(of(shouting, made_by("kit", shouting)))).tools) == {"shout"}

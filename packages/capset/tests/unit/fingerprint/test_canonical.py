@@ -115,15 +115,6 @@ def test_writing_again_what_was_read_changes_nothing(document: Any) -> None:
     assert canonical(json.loads(form, parse_int=float)) == form
 
 
-@pytest.mark.spec("F12")
-@settings(deadline=None)
-@given(st.dictionaries(keys, exact_scalars), st.randoms())
-def test_the_order_of_a_mapping_moves_nothing(document: dict[str, Any], random: Any) -> None:
-    shuffled = list(document.items())
-    random.shuffle(shuffled)
-    assert digest(dict(shuffled)) == digest(document)
-
-
 @pytest.mark.spec("F1")
 @pytest.mark.parametrize(
     "wrong",

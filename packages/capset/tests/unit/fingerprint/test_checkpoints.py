@@ -45,7 +45,8 @@ def plain(checkpoints: list[Checkpoint]) -> list[dict[str, Any]]:
 
 def checked(rows: list[dict[str, Any]], logged: list[Checkpoint] | None = None, **more: Any) -> Verification:
     """Verify records by the checkpoints in their log, signed by the keys that are trusted, or by ``KEY``."""
-    return verify(rows, plain(logged or []), **{"keys": KEYS, **more})
+    options: dict[str, Any] = {"keys": KEYS, **more}
+    return verify(rows, plain(logged or []), **options)
 
 
 def rewrite(rows: list[dict[str, Any]], start: int, **changes: Any) -> None:

@@ -41,9 +41,9 @@ def test_the_changes_lead_from_one_side_to_the_other(before: Any, after: Any) ->
 @settings(deadline=None)
 @given(datas, datas)
 def test_the_changes_of_any_data_lead_to_it(before: Any, after: Any) -> None:
-    changes = [*compare("it", before, after)]
-    assert same(apply({"it": deepcopy(before)}, changes)["it"], after)
-    assert not [*compare("it", before, deepcopy(before))]
+    changes = [*compare("data", before, after)]
+    assert same(apply({"data": deepcopy(before)}, changes)["data"], after)
+    assert not [*compare("data", before, deepcopy(before))]
 
 
 @settings(deadline=None)
@@ -194,14 +194,14 @@ def test_the_changes_of_long_lists_lead_from_either_side_to_the_other(random: Ra
     after = [number for number in before if random.random() < 0.9]
     for _ in range(5):
         after.insert(random.randrange(len(after) + 1), random.randrange(kinds))
-    forward, back = [*compare("it", before, after)], [*compare("it", after, before)]
-    assert apply({"it": [*before]}, forward)["it"] == after
+    forward, back = [*compare("data", before, after)], [*compare("data", after, before)]
+    assert apply({"data": [*before]}, forward)["data"] == after
     assert sorted(map(repr, map(flipped, forward))) == sorted(map(repr, back))
 
 
 def test_lists_that_differ_everywhere_are_compared_quickly() -> None:
     ours, theirs = ([text for place in range(2_000) for text in ("same", f"{side} {place}")] for side in "ab")
-    assert len([*compare("it", ours, theirs)]) == 2_000  # by the cube it would take hours
+    assert len([*compare("data", ours, theirs)]) == 2_000  # by the cube it would take hours
 
 
 def test_numbers_are_compared_as_they_are_hashed() -> None:
@@ -232,7 +232,7 @@ odds = st.dictionaries(st.sampled_from(KEYS), odd, max_size=5)
 
 @settings(deadline=None)
 @given(odds, odds)
-def test_what_no_payload_of_ours_looks_like_is_compared_all_the_same(before: Any, after: Any) -> None:
+def test_payloads_of_any_other_shape_are_compared_too(before: Any, after: Any) -> None:
     forward, back = diff_payloads(before, after), diff_payloads(after, before)
     assert bool(forward) == (canonical(before) != canonical(after))
     assert sorted(map(repr, map(flipped, forward))) == sorted(map(repr, back))

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.spec("F31")
 
 
 def payload(annotation: Any) -> Payload:
-    def save(it: Any) -> int: ...
+    def save(place: Any) -> int: ...
 
-    save.__annotations__["it"] = annotation
+    save.__annotations__["place"] = annotation
     return tool_payload(tool(description="Save.")(save))
 
 
@@ -39,14 +39,14 @@ def changes(before: Any, after: Any) -> list[Change]:
     ("before", "after", "expected"),
     [
         (Annotated[int, Field(le=10)], Annotated[int, Field(le=20)], [
-            Change("schema.properties.it.maximum", "changed", 10, 20),
+            Change("schema.properties.place.maximum", "changed", 10, 20),
         ]),
-        (int, Annotated[int, Field(le=20)], [Change("schema.properties.it.maximum", "added", after=20)]),
+        (int, Annotated[int, Field(le=20)], [Change("schema.properties.place.maximum", "added", after=20)]),
         (Literal["a", "b"], Literal["b", "c"], [
-            Change("schema.properties.it.enum[]", "removed", before="a"),
-            Change("schema.properties.it.enum[]", "added", after="c"),
+            Change("schema.properties.place.enum[]", "removed", before="a"),
+            Change("schema.properties.place.enum[]", "added", after="c"),
         ]),
-        (int | str, int | bool, [Change("schema.properties.it.anyOf[1].type", "changed", "string", "boolean")]),
+        (int | str, int | bool, [Change("schema.properties.place.anyOf[1].type", "changed", "string", "boolean")]),
     ],
 )  # fmt: skip
 def test_what_changed_in_a_parameter(before: Any, after: Any, expected: list[Change]) -> None:
@@ -82,14 +82,14 @@ def test_another_class_altogether_is_no_renamed_one() -> None:
     assert {(change.path, change.kind) for change in changes(before, after)} == {
         ("schema.$defs.Place", "removed"),
         ("schema.$defs.Filter", "added"),
-        ("schema.properties.it.$ref", "changed"),
+        ("schema.properties.place.$ref", "changed"),
     }
 
 
 def test_a_class_that_both_sides_have_is_not_renamed() -> None:
     first, other = model("First", n=(int, 1)), model("Other", n=(int, 1))
     (change,) = changes(tuple[first, other, first], tuple[first, other, other])
-    assert (change.path, change.kind) == ("schema.properties.it.prefixItems[2].$ref", "changed")
+    assert (change.path, change.kind) == ("schema.properties.place.prefixItems[2].$ref", "changed")
 
 
 def test_a_class_that_names_itself_and_a_discriminator_follow() -> None:

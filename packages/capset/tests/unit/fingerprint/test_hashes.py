@@ -7,36 +7,17 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from capset import Agent, Capability, Policy, compose, tool
+from capset import Agent, Capability, compose, tool
 from capset.fingerprint import hashes
-from capset.fingerprint.hashes import capability_hash, prompt_hash, tool_hash
+from capset.fingerprint.hashes import prompt_hash, tool_hash
 from capset.fingerprint.payloads import tool_payload
 
-PERMISSIONS = [f"p:{letter}" for letter in "abcdef"]
-POLICIES = [Policy(name, lambda request: True) for name in ("Z", "a", "by_day", "by_night", "third")]
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 def save(a: int) -> list[int]:
     """Save."""
     return [a]
-
-
-@pytest.mark.spec("F12")
-@settings(deadline=None)
-@given(st.permutations(PERMISSIONS), st.permutations(POLICIES))
-def test_the_order_of_permissions_and_policies_moves_nothing(permissions: list[str], policies: list[Policy]) -> None:
-    in_order = tool(permissions=PERMISSIONS, policies=POLICIES)(save)
-    assert tool_hash(tool(permissions=permissions, policies=policies)(save)) == tool_hash(in_order)
-
-
-@pytest.mark.spec("F12")
-@settings(deadline=None)
-@given(st.permutations(range(8)))
-def test_the_order_of_a_capabilitys_tools_moves_nothing(order: list[int]) -> None:
-    tools = [tool(name=f"t{number}")(save) for number in range(8)]
-    capability = Capability("c", tools=[tools[number] for number in order])
-    assert capability_hash(capability) == capability_hash(Capability("c", tools=tools))
 
 
 @pytest.mark.spec("F12")

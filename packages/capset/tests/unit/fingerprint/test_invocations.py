@@ -144,7 +144,6 @@ def deep(levels: int) -> dict[str, Any]:
         (deep(100_000), "nested too deeply"),
         ([("a", 1)], "$: an invocation is a mapping of names to values, not list"),
     ],
-    ids=range(19),
 )
 def test_what_has_no_plain_form_is_refused_with_its_path(invocation: Any, path: str) -> None:
     with pytest.raises(InvalidArguments) as refused:

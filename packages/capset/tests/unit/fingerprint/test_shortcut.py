@@ -58,8 +58,8 @@ class Reversed(list[Any]):
 
 
 class Pair(NamedTuple):
-    one: Any
-    two: Any
+    first: Any
+    other: Any
 
 
 def short(value: Any) -> bool:

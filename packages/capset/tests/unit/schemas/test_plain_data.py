@@ -96,7 +96,16 @@ def knot(rounds: int = 1) -> list[Any]:
     [
         *(knot(), knot(100), {"a": knot(60)}, forever(), itertools.count(), [forever()], Held(forever()), Endless()),
         *({Mute(): 1}, Mute(), Unwritable(), Held(Mute()), Colour.MANY),
-        *({"k": object}, {object(): 1}, deque([knot(5)]), [[]] * 5, "\ud800", {"\ud800": 1}, {10**6000: 10**6000}),
+        *(
+            {"k": object},
+            object(),
+            {object(): 1},
+            deque([knot(5)]),
+            [[]] * 5,
+            "\ud800",
+            {"\ud800": 1},
+            {10**6000: 10**6000},
+        ),
         *(math.inf, [float("nan")], 1j, {(1, 2): 3}, {None: 1}, b"\xff", type("x" * 10**6, (), {})()),
     ],
     ids=lambda value: type.__getattribute__(type(value), "__qualname__")[:20],
@@ -115,10 +124,7 @@ SHARED_LIST = [1]
         ([Liar(), OfNameless(), {OfNameless()}], ["Liar", "object", ["object"]]),
         (knot(0), ["…", "…"]),
         ([SHARED_LIST, {"a": SHARED_LIST}], [[1], {"a": [1]}]),
-        (
-            [Mute(), [forever(), 2], Unwritable(), Held(Colour.RED)],
-            ["Mute", ["generator"], {"x": 1}, {"inner": "red"}],
-        ),
+        ([Mute(), [forever()], Unwritable(), Held(Colour.RED)], ["Mute", ["generator"], {"x": 1}, {"inner": "red"}]),
     ],
     ids=["hidden types", "a cycle", "shared", "odd ones"],
 )

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pytest
 from pydantic import BaseModel
 
-from capset import Agent, Capability, Context, parameterised, tool
+from capset import Agent, Capability, Context, tool
 from capset.errors import DefinitionError, NotFound, ToolError
 from capset.flows import Handler
 from tests.helpers.kernel.support import opened

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from capset import Agent, Capability, Policy, Session, Tool, Toolkit, ToolkitContext, dynamic_toolkit, tool
-from capset.errors import InvalidArguments, NotFound, PermissionDenied, ToolkitFailed
+from capset.errors import InvalidArguments, NotFound, PermissionDenied
 from capset.fingerprint.hashes import tool_hash
 from capset.flows import Flow, Generator, Handler, Sequencer, as_tool
 from capset.kernel.blocks.generation import Turn

@@ -131,7 +131,7 @@ async def test_a_generator_s_model_is_given_what_others_are() -> None:
         long, failed, short = model.seen[-1].results
         records = await desk.records()
         assert str(long.data).startswith('[\n "line 0",\n "line 1",')
-        assert f"/results/{records[0].id}.json" in long.data
+        assert f"/results/{records[0].id}.json" in str(long.data)
         assert failed.error is not None
         assert len(failed.error.message.encode()) <= CAP
         assert (failed.error.code, failed.record) == ("wailing", records[1].id)

@@ -78,7 +78,7 @@ def test_each_usual_style_is_read(docstring: str) -> None:
         "Read a file.\nSecond line: it says more.\n\n\nThird, far below.",
     ],
 )
-def test_a_docstring_without_sections_is_told_word_for_word(text: str) -> None:
+def test_a_docstring_without_sections_is_shown_word_for_word(text: str) -> None:
     definition = documented("\n    ".join(text.splitlines()))
     assert definition.description == text
     assert described(definition) == {"path": None, "limit": None}
@@ -92,7 +92,7 @@ def test_a_description_above_sections_keeps_its_lines() -> None:
 
 
 @pytest.mark.spec("K4")
-def test_a_description_is_told_word_for_word_and_the_parameters_from_the_docstring() -> None:
+def test_a_description_is_shown_word_for_word_and_the_parameters_from_the_docstring() -> None:
     definition = documented(above(GOOGLE), description="  Read it: now.\n\nArgs: none. ")
     assert definition.description == "  Read it: now.\n\nArgs: none. "
     assert described(definition) == {"path": "where it is, absolute", "limit": "how many lines"}

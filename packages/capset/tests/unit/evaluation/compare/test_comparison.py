@@ -153,8 +153,12 @@ def test_a_link_is_compared_with_an_envelope_as_far_as_both_are_known() -> None:
 
 
 def test_without_the_payload_of_a_part_its_hash_is_told() -> None:
-    envelope = earlier()
-    bare = envelope.model_copy(update={"static": known(envelope.static).model_copy(update={"parts": ()})})
+    bare, bare_later = (
+        envelope.model_copy(update={"static": known(envelope.static).model_copy(update={"parts": ()})})
+        for envelope in (earlier(), later())
+    )
+    (agent,) = known(diff_envelopes(bare, bare_later).definition)
+    assert "capabilities[notes].hash" in paths_of(agent)
     _, capability = known(diff_envelopes(bare, later()).definition)
     assert (capability.name, capability.changes) == ("notes", None)
 

@@ -195,20 +195,16 @@ async def test_a_call_that_fails_is_told_of_with_its_error(how: str, error: type
 
 
 async def test_a_call_that_never_reached_its_handler_is_no_execution(trace: Trace) -> None:
-    @tool(effect="read")
-    async def picky(number: int) -> None:
-        """Be picky."""
-
     denied, barred = make("denied", says("late", deny("no"), phase="call")), make("barred", permissions=["c:d"])
-    agent = Agent("agent", tools=[denied, barred, picky, make("slow")])
+    agent = Agent("agent", tools=[denied, barred, make("slow")])
     async with opened(agent, trace.hooks("run")) as desk:
-        for name, error in (
-            ("denied", PermissionDenied),
-            ("barred", PermissionDenied),
-            ("picky", InvalidArguments),
-            ("unknown", NotFound),
+        for name, arguments, error in (
+            ("denied", {}, PermissionDenied),
+            ("barred", {}, PermissionDenied),
+            ("slow", {"number": 1}, InvalidArguments),
+            ("unknown", {}, NotFound),
         ):
-            result = await desk.session.try_message(desk.session.message(name, {}))
+            result = await desk.session.try_message(desk.session.message(name, arguments))
             assert type(result.error) is error
         assert isinstance((await too_late(desk.session, make("slow"))).error, DeadlineExceeded)
         assert trace.take() == ["run late@denied deny"]
@@ -310,34 +306,19 @@ class Callable_:
         raise RuntimeError
 
 
-@pytest.mark.parametrize(
-    ("hook", "name"),
-    [
-        (raises_now, "raises_now"),
-        (raises_later, "raises_later"),
-        (cancels, "cancels"),
-        (exits, "exits"),
-        (hangs, "hangs"),
-        (answers, "answers"),
-        (Callable_(), "Callable_"),
-    ],
-    ids=lambda param: param if isinstance(param, str) else "",
-)
+@pytest.mark.parametrize("hook", [raises_now, raises_later, cancels, exits, hangs, answers, Callable_()])
 async def test_a_hook_that_fails_is_logged_by_name_and_changes_nothing(
-    hook: Any, name: str, trace: Trace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    hook: Any, trace: Trace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(containment, "HOOK_SECONDS", 0.02)
-
-    @tool(effect="write", policies=[says("p", True)], hooks=Hooks(on_policy_evaluated=hook, on_tool_executed=hook))
-    async def work() -> int:
-        """Work."""
-        return 1
-
+    hooks = Hooks(on_policy_evaluated=hook, on_tool_executed=hook)
+    work = make("work", says("p", True), effect="write", hooks=hooks)
     async with opened(work, trace.hooks("run")) as desk:
-        assert await desk.session.call(work) == 1
+        assert await desk.session.call(work) == "work"
         told = ["run p@work allow", "run p@work allow", "run work()"]
         assert trace.take() == told, "the next ones are told all the same"
         assert (await desk.record()).outcome == "succeeded"
+    name = getattr(hook, "__name__", "Callable_")
     logged = [log_record.getMessage() for log_record in caplog.records if log_record.name == "capset.hooks"]
     events = ("PolicyEvaluated", "PolicyEvaluated", "ToolExecuted")
     assert logged == [f"the hook {name} failed on {event}" for event in events]

@@ -55,7 +55,7 @@ class Watching:
 
 @pytest.mark.spec("G20", "G21")
 @pytest.mark.parametrize(("named", "outcome"), [("collect", "succeeded"), ("fail", "failed"), ("nothing", "not_found")])
-async def test_an_entry_that_waits_for_its_writer_has_all_that_it_needs_of_its_call(
+async def test_an_entry_that_waits_needs_nothing_of_its_call(
     monkeypatch: pytest.MonkeyPatch, named: str, outcome: str
 ) -> None:
     watching, entries = Watching(), list[Entry]()

@@ -161,9 +161,7 @@ def test_an_anonymous_principal_approves_nothing() -> None:
         ("makers", ["{", "3", "[3]"], lambda row: refusal_of(row, BEA, Governance(), NOW), "the makers of its key"),
     ],
 )
-def test_what_was_tampered_with_is_named(
-    column: str, texts: list[str], read: Callable[[ApprovalRow], object], problem: str
-) -> None:
+def test_tampering_is_named(column: str, texts: list[str], read: Callable[[ApprovalRow], object], problem: str) -> None:
     for text in texts:
         with pytest.raises(StoreError, match=f"id-1 was changed: {problem} cannot be read"):
             read(replace(ROW, **{column: text}))

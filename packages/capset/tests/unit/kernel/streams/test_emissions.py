@@ -152,9 +152,7 @@ async def test_one_that_swallows_violations_forever_is_ended(stage: Stage, door:
 
 @pytest.mark.spec("K10", "K13")
 @pytest.mark.parametrize("replies", [False, True])
-async def test_a_task_that_outlives_its_processor_reaches_nobody(
-    stage: Stage, door: str, replies: bool, impatient: float
-) -> None:
+async def test_tasks_that_are_left_over_reach_nobody(stage: Stage, door: str, replies: bool, impatient: float) -> None:
     tasks, late = list[asyncio.Task[None]](), asyncio.Event()
 
     async def outlive(emit: Any) -> None:

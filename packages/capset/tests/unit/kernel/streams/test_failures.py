@@ -69,9 +69,7 @@ async def test_whatever_is_raised_becomes_one_error_that_says_nothing(
 
 
 @pytest.mark.spec("K13")
-async def test_of_a_group_of_errors_that_are_meant_to_be_told_the_first_is(
-    stage: Stage, door: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_of_grouped_errors_the_first_is_told(stage: Stage, door: str, caplog: pytest.LogCaptureFixture) -> None:
     def group() -> BaseException:
         inner = ExceptionGroup("deep", [ToolError("first", code="first", status=418), ToolError("second")])
         return ExceptionGroup("all", [NotFound("a refusal"), inner])
@@ -123,9 +121,7 @@ async def test_a_child_fails_while_its_parent_and_its_siblings_are_blocked_in_em
 
 
 @pytest.mark.spec("K13", "K16")
-async def test_a_failed_task_group_does_not_make_an_expiry_a_cancellation(
-    stage: Stage, door: str, impatient: float
-) -> None:
+async def test_a_failed_task_group_makes_no_expiry_a_cancellation(stage: Stage, door: str, impatient: float) -> None:
     """Python's task groups leave ``cancelling()`` raised when a child fails as the parent waits at their end."""
 
     async def fail() -> None:

@@ -103,9 +103,7 @@ async def test_a_reader_that_is_cancelled_or_fails_leaves_too(stage: Stage, door
 
 @both_stores
 @pytest.mark.spec("K15", "K17")
-async def test_one_who_breaks_and_never_closes_is_closed_with_the_kernel(
-    stage: Stage, form: str, door: str, impatient: float
-) -> None:
+async def test_who_never_closes_is_closed_with_the_kernel(stage: Stage, form: str, door: str, impatient: float) -> None:
     log = Log()
     called = counting(form, log)
     async with stage(called, closes=False) as opened:
@@ -153,9 +151,7 @@ async def test_one_that_never_emits_is_cancelled_where_it_waits(stage: Stage, do
 
 
 @pytest.mark.spec("K13", "K15")
-async def test_one_that_swallows_its_cancellation_and_emits_again_is_ended(
-    stage: Stage, door: str, impatient: float
-) -> None:
+async def test_one_that_swallows_its_cancellation_and_emits_is_ended(stage: Stage, door: str, impatient: float) -> None:
     swallowed: list[int] = []
 
     async def handle(message: Any, emit: Any, ctx: object) -> None:

@@ -80,11 +80,7 @@ NOTED_REPLY = {**NOTED, "properties": {**NOTED["properties"], "kind": {"const": 
 EMITTED: dict[str, tuple[list[Any], Any, list[Any]]] = {
     "aliases and a serializer": ([Stepped(data=STEP)], Stepped, [STEP_DATA]),
     "a serializer of the message's field": ([Cost(data=150)], Cost, ["1.50"]),
-    "beside a JSON Schema": (
-        [Stepped(data=STEP), NOTE],
-        [Stepped, NOTED],
-        [STEP_DATA, "x"],
-    ),
+    "beside a JSON Schema": ([Stepped(data=STEP), NOTE], [Stepped, NOTED], [STEP_DATA, "x"]),
     "the first of two replies": ([Brief(data={"x": 1})], Brief | Whole, [{"short": 1}]),
     "the second of two replies": ([Whole(data={"x": 1})], Brief | Whole, [{"x": "1"}]),
     "two replies, one of them JSON Schema": ([Whole(data={"x": 1})], [Whole, NOTED_REPLY], [{"x": "1"}]),

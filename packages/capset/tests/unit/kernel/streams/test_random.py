@@ -90,9 +90,7 @@ class World:
 @pytest.mark.spec("K8", "K10", "K11", "K14", "K17")
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plan=plans)
-async def test_nobody_runs_ahead_order_holds_and_each_call_has_one_outcome(
-    plan: tuple[list[Kind], list[int], int, int, int],
-) -> None:
+async def test_pace_order_and_outcomes_hold_in_any_graph(plan: tuple[list[Kind], list[int], int, int, int]) -> None:
     kinds, picked, limit, speed, leave_after = plan
     runtime, read = World(kinds), list[str]()
     agent = Agent("a", uses=[Capability("kit", tools=runtime.tools)])

@@ -112,9 +112,7 @@ async def test_an_expiry_is_one_also_where_it_is_swallowed(stage: Stage, door: s
 
 @pytest.mark.parametrize("first", ["expiry", "leaving"])
 @pytest.mark.parametrize("swallows", [False, True])
-async def test_a_cancellation_from_outside_wins_over_an_expiry(
-    stage: Stage, door: str, first: str, swallows: bool
-) -> None:
+async def test_a_cancellation_from_outside_beats_an_expiry(stage: Stage, door: str, first: str, swallows: bool) -> None:
     cleaning = asyncio.Event()
 
     async def handle(message: Any, emit: Any, ctx: object) -> None:
@@ -170,9 +168,7 @@ async def test_a_slow_consumer_is_not_a_stalled_one(stage: Stage) -> None:
 
 
 @pytest.mark.spec("K15")
-async def test_a_generator_that_fails_as_it_is_closed_changes_no_outcome(
-    stage: Stage, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_generator_that_fails_to_close_changes_nothing(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
     @tool
     async def grudging() -> AsyncIterator[Progress | Reply[int]]:
         """Will not be closed."""

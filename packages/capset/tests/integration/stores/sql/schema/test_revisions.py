@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import LiteralString
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -36,7 +37,7 @@ def count_tables(url: str) -> int:
     return run_at(url, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")[0][0]
 
 
-PARTIAL = {
+PARTIAL: dict[bool, LiteralString] = {
     True: "SELECT count(*) FROM sqlite_master WHERE sql LIKE '%(%, seq) WHERE phase = ''outcome'''",
     False: "SELECT count(*) FROM pg_indexes WHERE indexdef LIKE '%, seq) WHERE (phase = ''outcome''::text)'",
 }

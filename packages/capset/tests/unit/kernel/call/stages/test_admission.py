@@ -33,9 +33,7 @@ def ping_of(limits: Any, **options: Any) -> Tool[[], int]:
     bursts=st.lists(st.tuples(st.integers(1, 64), st.floats(0, 45)), min_size=1, max_size=6),
     seed=st.integers(0, 2**32),
 )
-async def test_of_any_interleaving_of_64_tasks_never_one_too_many_and_none_unused(
-    limit: int, bursts: list[tuple[int, float]], seed: int
-) -> None:
+async def test_bursts_of_calls_use_a_limit_up_exactly(limit: int, bursts: list[tuple[int, float]], seed: int) -> None:
     order = Random(seed)
     ping = ping_of(f"{limit}/30s")
     async with session_for(Capability("kit", tools=[ping])) as desk:

@@ -39,9 +39,8 @@ async def typed(city: str, days: int, options: object) -> object:
     return {"high": 10 * days} if city != "Hell" else {"high": "secret", "more": city}
 
 
-weather: Tool[..., Any] = replace(
-    typed, name="weather", arguments=compile_own_schema("weather", TAKES), output=compile_own_schema("weather", GIVES)
-)
+ARGUMENTS, OUTPUT = compile_own_schema("weather", TAKES), compile_own_schema("weather", GIVES)
+weather: Tool[..., Any] = replace(typed, name="weather", arguments=ARGUMENTS, output=OUTPUT)
 
 
 @pytest.fixture(autouse=True)
@@ -152,9 +151,8 @@ async def test_what_a_host_redacts_is_masked_in_all_that_others_answer() -> None
 
 @pytest.mark.spec("G26", "G62")
 async def test_an_error_that_others_answer_is_masked_wherever_a_caller_finds_it() -> None:
-    result, _ = await answered(
-        ForeignResult(value="", blocks=[], error=ToolError("it is hunter2", code="failed")), "hunter2"
-    )
+    answer = ForeignResult(value="", blocks=[], error=ToolError("it is hunter2", code="failed"))
+    result, _ = await answered(answer, "hunter2")
     assert result.foreign is not None
     assert result.foreign.error is result.error
     assert "hunter2" not in repr(result)

@@ -98,9 +98,7 @@ UNEXPECTED: dict[str, Callable[[], BaseException]] = {
 @pytest.mark.spec("K13", "G4", "G24")
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("case", UNEXPECTED)
-async def test_what_nobody_expected_is_one_sanitised_error(
-    case: str, shape: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_nobody_expects_is_one_safe_error(case: str, shape: str, caplog: pytest.LogCaptureFixture) -> None:
     tool = failing(shape, throw(UNEXPECTED[case]()), effect="write")
     async with desk(tool) as opened:
         async with asyncio.timeout(60):

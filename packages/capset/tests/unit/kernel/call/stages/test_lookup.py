@@ -86,9 +86,7 @@ async def test_no_name_is_too_strange_to_be_refused_and_recorded(name: str, stor
         *[(effect, "query", "command") for effect in ("write", "external", "destructive")],
     ],
 )
-async def test_a_query_asks_for_a_tool_that_reads_and_a_command_for_any_other(
-    effect: Any, kind: Any, right: Any
-) -> None:
+async def test_queries_ask_for_tools_that_read_and_commands_for_others(effect: Any, kind: Any, right: Any) -> None:
     async with desk(make("act", effect=effect)) as opened:
         (error,) = await read(opened.session.invoke(Message(kind, "act")))
         assert error.data["status"] == 422

@@ -16,6 +16,7 @@ from tests.helpers.evaluation.things import make, says
 from tests.helpers.kernel.support import Desk, TappedStore, ask, desk, read, turns
 
 BEFORE, AFTER = ("validation", "policy"), ("output", "sanitising", "outcome")
+RUN = (*BEFORE, "intent", "handler")
 trace: list[str] = []
 
 
@@ -62,33 +63,22 @@ async def traced(*permissions: str, store: Store | None = None) -> AsyncGenerato
         yield opened
 
 
+CASES: dict[str, tuple[list[str], str, object, object, list[str]]] = {
+    "every stage in order": (["kit:use"], "double", 4, 8, [*RUN, *AFTER]),
+    "reads have no intent": ([], "look", 4, 4, ["validation", "handler", *AFTER]),
+    "unknown before permission and arguments": ([], "triple", "x", "not_found", ["outcome"]),
+    "permission before arguments": ([], "double", "x", "permission_denied", ["outcome"]),
+    "arguments before policies": (["kit:use"], "double", "x", "invalid_arguments", ["outcome"]),
+    "policies before the intent": (["kit:use"], "double", 3, "permission_denied", [*BEFORE, "outcome"]),
+    "a failure skips the result": (["kit:use"], "double", 6, "tool_error", [*RUN, "outcome"]),
+    "output before it is sanitised": (["kit:use"], "double", 8, "invalid_output", [*RUN, "outcome"]),
+}
+
+
 @pytest.mark.spec("G1", "G2", "G23", "T1")
-@pytest.mark.parametrize(
-    ("permissions", "name", "number", "ending", "expected"),
-    [
-        (["kit:use"], "double", 4, 8, [*BEFORE, "intent", "handler", *AFTER]),
-        ([], "look", 4, 4, ["validation", "handler", *AFTER]),
-        ([], "triple", "x", "not_found", ["outcome"]),
-        ([], "double", "x", "permission_denied", ["outcome"]),
-        (["kit:use"], "double", "x", "invalid_arguments", ["outcome"]),
-        (["kit:use"], "double", 3, "permission_denied", [*BEFORE, "outcome"]),
-        (["kit:use"], "double", 6, "tool_error", [*BEFORE, "intent", "handler", "outcome"]),
-        (["kit:use"], "double", 8, "invalid_output", [*BEFORE, "intent", "handler", "outcome"]),
-    ],
-    ids=[
-        "every stage in order",
-        "reads have no intent",
-        "unknown before permission and arguments",
-        "permission before arguments",
-        "arguments before policies",
-        "policies before the intent",
-        "a failed handler skips what is about its result",
-        "output is validated before it is sanitised",
-    ],
-)
-async def test_a_call_takes_its_stages_in_order_and_ends_at_the_first_that_refuses(
-    permissions: list[str], name: str, number: object, ending: object, expected: list[str]
-) -> None:
+@pytest.mark.parametrize("case", CASES)
+async def test_a_call_takes_its_stages_in_order_and_ends_at_the_first_that_refuses(case: str) -> None:
+    permissions, name, number, ending, expected = CASES[case]
     async with traced(*permissions) as opened:
         (last,) = await ask(opened.session, name, {"number": number})
         assert (last.data if last.kind == "reply" else last.data["code"]) == ending

@@ -84,9 +84,7 @@ async def test_a_stage_that_reads_validated_arguments_too_early_lets_no_call_thr
 
 @pytest.mark.spec("G1", "G2")
 @pytest.mark.parametrize("phase", ["arguments", "admit", "run", "result"])
-async def test_no_stage_tells_those_who_may_not_use_a_tool_more_than_that(
-    monkeypatch: pytest.MonkeyPatch, phase: Phase
-) -> None:
+async def test_no_stage_tells_of_a_tool_that_may_not_be_used(monkeypatch: pytest.MonkeyPatch, phase: Phase) -> None:
     def tell(call: Invocation) -> None:
         raise ToolError(SECRET)
 
@@ -130,9 +128,7 @@ async def test_a_stage_that_refuses_a_call_has_decided_on_it_whether_or_not_it_s
 
 @pytest.mark.spec("G1", "C27")
 @pytest.mark.parametrize("phase", PHASES)
-async def test_a_call_whose_agent_decides_what_it_uses_goes_through_every_phase(
-    monkeypatch: pytest.MonkeyPatch, phase: Phase
-) -> None:
+async def test_a_call_by_dynamic_uses_goes_through_every_phase(monkeypatch: pytest.MonkeyPatch, phase: Phase) -> None:
     tool_names: list[str] = []
     add_stage(monkeypatch, phase, lambda call: tool_names.append(call.compiled.name))
     greet = make("greet", effect="write")

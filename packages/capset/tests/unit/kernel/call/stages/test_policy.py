@@ -55,11 +55,8 @@ async def test_policies_are_asked_again_at_every_call_with_tool_and_arguments() 
     async with desk(work, env={"tier": "pro"}) as opened:
         for number in (1, 2):
             await opened.session.call(work, number)
-        assert [(request.tool, request.arguments) for request in requests] == [
-            (None, None),
-            (work, {"number": 1}),
-            (work, {"number": 2}),
-        ]
+        asked = [(request.tool, request.arguments) for request in requests]
+        assert asked == [(None, None), (work, {"number": 1}), (work, {"number": 2})]
         assert {(request.env["tier"], request.principal.id) for request in requests} == {("pro", "user-1")}
         record = (await opened.records())[0]
         assert (record.decision, record.policies) == ("allow", '["remember"]')
@@ -117,9 +114,7 @@ def throw(error: BaseException) -> Any:
     ],
     ids=range(16),
 )
-async def test_what_raises_or_answers_nonsense_denies(
-    answer: Callable[[], Any], caplog: pytest.LogCaptureFixture, store: str
-) -> None:
+async def test_errors_or_nonsense_deny(answer: Callable[[], Any], caplog: pytest.LogCaptureFixture, store: str) -> None:
     work = gated(at_calls(lambda _: answer()), effect="write")
     async with desk(work, store=store) as opened:
         error = await refusal(opened, work)
@@ -291,9 +286,7 @@ async def test_a_question_keeps_the_tool_and_is_put_at_the_call(binding: Any, ph
     st.integers(1, 6),
     st.lists(st.booleans(), min_size=6, max_size=6),
 )
-async def test_deny_before_ask_before_allow_at_a_call_whatever_the_binding(
-    order: list[str], count: int, in_snapshot: list[bool]
-) -> None:
+async def test_deny_wins_before_ask_before_allow(order: list[str], count: int, in_snapshot: list[bool]) -> None:
     """Denials come from live policies only: those of a snapshot would have pruned the tool."""
     kinds = order[:count]
     answers = {"allow": allow(), "ask": ask("may I?"), "deny": deny("no")}

@@ -64,9 +64,7 @@ async def outcome(opened: Desk, shape: str) -> Message:
 
 @pytest.mark.spec("G20")
 @pytest.mark.parametrize("shape", ["async", "sync", "stream", "processor"])
-async def test_a_tool_of_every_shape_is_tried_again_until_it_works_or_its_last_attempt_fails(
-    shape: str, store: str
-) -> None:
+async def test_a_tool_is_tried_again_until_it_works_or_has_no_attempt_left(shape: str, store: str) -> None:
     flaky = Flaky(2)
     async with desk(flaky.tool(shape), store=store) as opened:
         assert (await outcome(opened, shape)).data == 3
@@ -99,9 +97,7 @@ async def test_what_has_said_something_is_not_tried_again(shape: str) -> None:
         (TransientError("the line was busy"), None),
     ],
 )
-async def test_only_transient_errors_are_tried_again_and_none_without_retry(
-    error: Exception, retry: Retry | None
-) -> None:
+async def test_only_transient_errors_are_tried_again_and_only_by_retry(error: Exception, retry: Retry | None) -> None:
     flaky = Flaky(1, error)
     flaky_tool = flaky.tool(retry=retry)
     async with desk(flaky_tool) as opened:
@@ -136,9 +132,8 @@ def test_a_tool_that_is_not_idempotent_is_never_tried_again(retry: Any) -> None:
 @pytest.mark.parametrize("deadline_owner", ["tool", "call"])
 async def test_nobody_waits_beyond_the_deadline(deadline_owner: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("capset.kernel.call.stages.run.random.uniform", max)  # the longest that it may be
-    flaky_tool = Flaky(99).tool(
-        retry=Retry(50, base=3_600, cap=3_600), timeout=1_800 if deadline_owner == "tool" else None
-    )
+    timeout = 1_800 if deadline_owner == "tool" else None
+    flaky_tool = Flaky(99).tool(retry=Retry(50, base=3_600, cap=3_600), timeout=timeout)
     async with desk(flaky_tool) as opened:
         session = opened.session.options(timeout=1_800) if deadline_owner == "call" else opened.session
         with pytest.raises(TransientError):  # at once, since no time would be left
